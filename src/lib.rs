@@ -13,7 +13,8 @@
 //! [`sources`] find, recognise and read inputs and know nothing of what they mean. [`model`] is the
 //! types that everything shares. [`analysis`] is pure functions from model to model. [`views`] write
 //! reports. [`inputs`] finds, opens and reads sources once for all questions; [`commands`] is one file per
-//! subcommand, [`cli`] what they all work with, [`app`] the parser and the exit codes. Which layer may import which is tested (`tests/it/architecture.rs`).
+//! subcommand, [`cli`] what they all work with, [`app`] the parser and the exit codes. Which layer may import which is
+//! tested (`tests/it/architecture.rs`).
 
 pub mod actions;
 pub mod analysis;

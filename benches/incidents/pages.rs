@@ -130,7 +130,8 @@ impl Metrics {
                 let (seconds, count) = (part * sum.0, sum.1.round());
                 let _ = writeln!(
                     text,
-                    "# TYPE {name} histogram\n{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {seconds}\n{name}_count {count}"
+                    "# TYPE {name} histogram\n{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum \
+                     {seconds}\n{name}_count {count}"
                 );
             }
             let _ = write!(

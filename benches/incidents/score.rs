@@ -263,7 +263,8 @@ fn table(input: Input, results: &[&Result]) {
     let serious = count(&quiet, &|own| own.0 <= Grade::Incident);
     let surges = count(&quiet, &|own| own.0 == Grade::Surge);
     println!(
-        "\nquiet load, {hours:.0} h in {} cases: {serious} incidents or outages ({:.2} in 100 h), {} degraded, {surges} surges \
+        "\nquiet load, {hours:.0} h in {} cases: {serious} incidents or outages ({:.2} in 100 h), {} degraded, \
+         {surges} surges \
          ({:.2} in 20 h; {:.2} without those at a harmless activity)",
         quiet.len(),
         by(serious, 100.0),

@@ -18,7 +18,8 @@ pub fn print(seed: u64) {
     let ready = prepare(seed);
     let case = &ready.case;
     println!(
-        "seed {seed}: {} s from {}, {} apiservers, {} callers, {:.0} req/s, work {:.2} of {:.2} s/s each, trips {:.0} of {:.0}/s, {:?}",
+        "seed {seed}: {} s from {}, {} apiservers, {} callers, {:.0} req/s, work {:.2} of {:.2} s/s each, trips {:.0} \
+         of {:.0}/s, {:?}",
         case.span,
         case.begin,
         case.cluster.instances.len(),

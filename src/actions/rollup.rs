@@ -1,5 +1,5 @@
-//! Writing a roll-up as files (docs/rollup.md, section 6): a Parquet file for each table, then the manifest, which makes
-//! the folder a roll-up. Nobody but the user may read them.
+//! Writing a roll-up as files (docs/rollup.md, section 6): a Parquet file for each table, then the manifest, which
+//! makes the folder a roll-up. Nobody but the user may read them.
 
 use super::fresh::{Fresh, folder as private_folder, is_free};
 use crate::model::rollup::{Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};

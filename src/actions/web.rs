@@ -1,7 +1,7 @@
 //! A small HTTP server on a thread of its own: TLS, authentication and limits are its business, answers are not.
 //!
-//! It bounds connections (128), time, and size (32 MiB a request). Quick answers come from its own thread, slow ones from
-//! two workers.
+//! It bounds connections (128), time, and size (32 MiB a request). Quick answers come from its own thread, slow ones
+//! from two workers.
 
 mod access;
 mod tls;

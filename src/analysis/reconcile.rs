@@ -209,7 +209,10 @@ impl Comparison {
 
     /// For `coverage`.
     pub fn json(&self) -> Json {
-        let kind = |k: &Kind| json!({"verb": k.verb, "resource": k.resource, "audit": k.audit, "metrics": k.metrics, "share": k.share()});
+        let kind = |k: &Kind| {
+            json!({"verb": k.verb, "resource": k.resource, "audit": k.audit, "metrics": k.metrics,
+            "share": k.share()})
+        };
         json!({
             "seconds": self.seconds, "audit": self.audit, "metrics": self.metrics, "share": self.share(),
             "missing": self.missing.iter().map(kind).collect::<Vec<_>>(),

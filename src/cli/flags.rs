@@ -105,10 +105,12 @@ pub struct ViewFlags {
     #[arg(long, global = true, help_heading = OUTPUT)]
     pub no_cache: bool,
     /// Maximum size of the cache (default 2GB); the least recently used roll-ups are dropped first.
-    #[arg(long, env = "PLIMSOLL_CACHE_SIZE", value_name = "SIZE", global = true, help_heading = OUTPUT, value_parser = parse_size, hide_short_help = true)]
+    #[arg(long, env = "PLIMSOLL_CACHE_SIZE", value_name = "SIZE", global = true, help_heading = OUTPUT,
+        value_parser = parse_size, hide_short_help = true)]
     pub cache_size: Option<u64>,
     /// Cache roll-ups of audit logs from this size on (default 256MB).
-    #[arg(long, env = "PLIMSOLL_CACHE_FROM", value_name = "SIZE", global = true, help_heading = OUTPUT, value_parser = parse_size, hide_short_help = true)]
+    #[arg(long, env = "PLIMSOLL_CACHE_FROM", value_name = "SIZE", global = true, help_heading = OUTPUT,
+        value_parser = parse_size, hide_short_help = true)]
     pub cache_from: Option<u64>,
     /// Print no messages but errors.
     #[arg(short, long, global = true, help_heading = OUTPUT)]

@@ -133,8 +133,8 @@ impl Settings {
         Self::settle(flags, config, warning, io)
     }
 
-    /// Those of an answer that another command composes into its own: how logs are read is settled already; how a person
-    /// likes tables to be shown does not change what is composed.
+    /// Those of an answer that another command composes into its own: how logs are read is settled already; how a
+    /// person likes tables to be shown does not change what is composed.
     pub(super) fn of_composed(&self, Shown { format, top }: Shown, io: &Io) -> Result<Self, Error> {
         let flags = ViewFlags { output: Some(format), top, ..ViewFlags::default() };
         let settings = Self::settle(&flags, Config::default(), None, io)?;

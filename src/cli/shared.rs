@@ -1,4 +1,5 @@
-//! What the questions of one run share, so that nothing is read twice: whoever shares something puts it here, by its type.
+//! What the questions of one run share, so that nothing is read twice: whoever shares something puts it here, by its
+//! type.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -23,7 +23,8 @@ EXAMPLES
   plimsoll balance scrapes/                              # metrics alone: no clients
   plimsoll balance bundle/ --fail-on warning             # for cron: 1 where one apiserver carries too much
 
-The skew is the busiest's share times the number of apiservers: 1 is even, their number is all on one. What --goaway-chance is expected to
+The skew is the busiest's share times the number of apiservers: 1 is even, their number is all on one. What \
+--goaway-chance is expected to
 do, and what it takes for granted: docs/balance.md.")]
 pub struct Args {
     /// Audit logs and metrics pages of all apiservers: files, folders, globs, bundles.

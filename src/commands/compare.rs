@@ -59,7 +59,8 @@ pub struct Args {
     after: Option<String>,
     /// Compare the time before this moment with the time after it: RFC 3339, HH:MM[:SS] of the day of the log, -1h,
     /// now-7d.
-    #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["before_window", "after_window"])]
+    #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true,
+        conflicts_with_all = ["before_window", "after_window"])]
     at: Option<String>,
     /// Use only this window of BEFORE: FROM..TO; either may be left out.
     #[arg(long = "before", id = "before_window", value_name = "FROM..TO", allow_hyphen_values = true)]
@@ -68,7 +69,8 @@ pub struct Args {
     #[arg(long = "after", id = "after_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     after_window: Option<String>,
     /// Compare an episode with its baseline, as report finds them: the heaviest one, or the one of this id.
-    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = HEAVIEST, conflicts_with_all = ["after", "at", "before_window", "after_window"])]
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = HEAVIEST,
+        conflicts_with_all = ["after", "at", "before_window", "after_window"])]
     episode: Option<String>,
     /// Compare only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <,
     /// <=. DIM is as for clients.

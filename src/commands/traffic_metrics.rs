@@ -69,6 +69,7 @@ fn check(facts: &Facts, read: &PagesReport) -> Result<(), Error> {
         1 => format!("{first}: this page does not hold"),
         count => format!("{first} and {} more: no page holds", count - 1),
     };
-    let next = "give pages of kube-apiserver's /metrics (not of /metrics/slis or another path below it); etcd's are read by plimsoll etcd health";
+    let next = "give pages of kube-apiserver's /metrics (not of /metrics/slis or another path below it); etcd's are \
+         read by plimsoll etcd health";
     Err(Error::Input(format!("{pages} apiserver_request_total; {next}")))
 }

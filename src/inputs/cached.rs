@@ -1,5 +1,5 @@
-//! Roll-ups that are kept across runs: looked for before logs are read, extended by what these gained, and kept when one
-//! was made. An answer from the cache is the same as that of the logs; where it might not be, they are read.
+//! Roll-ups that are kept across runs: looked for before logs are read, extended by what these gained, and kept when
+//! one was made. An answer from the cache is the same as that of the logs; where it might not be, they are read.
 
 use super::log_question::{self, Answered, CacheUse, Question};
 use super::manifest::{giving, manifest};

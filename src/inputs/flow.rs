@@ -68,7 +68,8 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
         }
         let set = Set::new(FlowConfig { schemas, levels }, &built_in);
         dangling.extend(set.dangling.iter().cloned());
-        told.push(json!({"cluster": cluster, "paths": paths, "flow_schemas": set.schemas.len(), "priority_levels": set.levels.len(), "built_in": {"flow_schemas": lacks[0], "priority_levels": lacks[1]}}));
+        told.push(json!({"cluster": cluster, "paths": paths, "flow_schemas": set.schemas.len(),
+            "priority_levels": set.levels.len(), "built_in": {"flow_schemas": lacks[0], "priority_levels": lacks[1]}}));
         sets.push(((!for_all).then_some(cluster), set));
     }
     let is_built_in = sets.is_empty();

@@ -168,8 +168,8 @@ pub(crate) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
     let rollup = loader.finish();
     let names: Vec<(String, String)> = streams.keys().cloned().collect();
     let outcome = Outcome { coverage: streams.into_values().collect(), losses: lost, ..Outcome::default() };
-    // What a part replaced and is still there is replaced by the whole as well: it must not count again when the part is
-    // removed before it.
+    // What a part replaced and is still there is replaced by the whole as well: it must not count again when the part
+    // is removed before it.
     let replaces = parts.iter().flat_map(|part| part.name().into_iter().chain(part.left()));
     let manifest = Manifest {
         sources: sources.into_values().collect(),

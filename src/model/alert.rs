@@ -357,7 +357,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// News for an owner, about things with these keys; what they are has to be filled in. The same keys make the same id.
+    /// News for an owner, about things with these keys; what they are has to be filled in. The same keys make the same
+    /// id.
     pub fn news(cluster: &str, owner: &str, at: Micros, level: Level, keys: &[String]) -> Self {
         let mut hash = Sha256::new();
         for text in [cluster, owner].into_iter().chain(keys.iter().map(String::as_str)) {

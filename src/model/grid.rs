@@ -351,7 +351,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_interval_has_its_highest_value_in_whatever_order(points in prop::collection::vec((0i64..20_000, -5i32..500), 1..300)) {
+        fn an_interval_has_its_highest_value_in_whatever_order(points in prop::collection::vec((0i64..20_000,
+            -5i32..500), 1..300)) {
             let points: Vec<(i64, f64)> = points.into_iter().map(|(at, value)| (at, f64::from(value))).collect();
             let mut hours: BTreeMap<i64, f64> = BTreeMap::new();
             for (minute, value) in &points {
@@ -361,7 +362,8 @@ mod tests {
             let grid = fold(&points);
             let last = *hours.keys().next_back().unwrap();
             let found: BTreeMap<i64, f64> =
-                grid.values.iter().enumerate().filter(|(_, value)| !value.is_nan()).map(|(at, value)| (grid.at(at) / HOUR, *value)).collect();
+                grid.values.iter().enumerate().filter(|(_, value)| !value.is_nan()).map(|(at,
+                    value)| (grid.at(at) / HOUR, *value)).collect();
             // The last interval may not be over; what is more than 48 before the last is not kept.
             let is_over = found.contains_key(&last);
             let expected: BTreeMap<i64, f64> =

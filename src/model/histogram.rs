@@ -171,7 +171,8 @@ mod tests {
         }
 
         #[test]
-        fn quantile_is_within_the_stated_error(mut values in prop::collection::vec(0u64..1 << 40, 1..200), q in 0.0f64..1.0) {
+        fn quantile_is_within_the_stated_error(mut values in prop::collection::vec(0u64..1 << 40, 1..200),
+            q in 0.0f64..1.0) {
             let mut histogram = Histogram::default();
             values.iter().for_each(|&v| histogram.add(v));
             values.sort_unstable();
@@ -182,7 +183,8 @@ mod tests {
         }
 
         #[test]
-        fn merging_is_adding(a in prop::collection::vec(any::<u32>(), 0..50), b in prop::collection::vec(any::<u32>(), 0..50)) {
+        fn merging_is_adding(a in prop::collection::vec(any::<u32>(), 0..50),
+            b in prop::collection::vec(any::<u32>(), 0..50)) {
             let fill = |values: &[&[u32]]| {
                 let mut h = Histogram::default();
                 values.iter().flat_map(|v| v.iter()).for_each(|&v| h.add(u64::from(v)));

@@ -375,7 +375,8 @@ mod tests {
         for (text, wanted) in [
             ("raise it: plimsoll quota propose says how much.", vec!["plimsoll quota propose"]),
             (
-                "see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics --health)",
+                "see whether etcd or webhooks are slow (plimsoll etcd health, plimsoll traffic --from metrics \
+                 --health)",
                 vec!["plimsoll etcd health", "plimsoll traffic --from metrics --health"],
             ),
             (

@@ -320,7 +320,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(nanos in -10i128.pow(28)..10i128.pow(28), small in -10i128.pow(12)..10i128.pow(12), form in 0u8..3) {
+        fn what_is_written_is_read_again(nanos in -10i128.pow(28)..10i128.pow(28),
+            small in -10i128.pow(12)..10i128.pow(12), form in 0u8..3) {
             let form = [Form::Decimal, Form::Binary, Form::Exponent][usize::from(form)];
             for nanos in [nanos, small, small * ONE] {
                 // Of the powers of 1024 Kubernetes keeps no more than an int64 holds.
@@ -337,7 +338,8 @@ mod tests {
             let quantity = Quantity { nanos, form: if binary { Form::Binary } else { Form::Decimal } };
             let rounded = quantity.rounded_up(countable);
             let least = if countable || binary { ONE } else { ONE / 1000 };
-            prop_assert!(rounded >= quantity && rounded.nanos - nanos <= (nanos / 20).max(least), "{quantity} {rounded}");
+            prop_assert!(rounded >= quantity && rounded.nanos - nanos <= (nanos / 20).max(least),
+                "{quantity} {rounded}");
             prop_assert_eq!(rounded.nanos % least, 0);
             prop_assert!(rounded.rounded_up(countable).nanos - nanos <= (nanos / 10).max(least));
         }

@@ -305,8 +305,8 @@ pub const TABLES: [TableSpec; 18] = [
 pub const LATER: [&str; 9] =
     ["load", "operations", "omitted", "cascades", "created", "leases", "refusals", "writes", "alternations"];
 
-/// What parts of one log are joined by; what other engines make need not have it. `hash`, `turn` and `value` are 64 bits,
-/// taken for signed numbers.
+/// What parts of one log are joined by; what other engines make need not have it. `hash`, `turn` and `value` are 64
+/// bits, taken for signed numbers.
 pub const SEAMS: TableSpec = TableSpec {
     name: "seams",
     key: 3,

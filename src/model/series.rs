@@ -336,7 +336,8 @@ mod tests {
         }
 
         #[test]
-        fn a_quantile_is_at_most_a_bucket_above(values in prop::collection::vec(1e-9f64..1e18, 1..200), cut in 0usize..200, per_cent in 0u8..=100) {
+        fn a_quantile_is_at_most_a_bucket_above(values in prop::collection::vec(1e-9f64..1e18, 1..200),
+            cut in 0usize..200, per_cent in 0u8..=100) {
             let q = f64::from(per_cent) / 100.0;
             let mut whole = Sketch::default();
             let mut parts = [Sketch::default(), Sketch::default()];

@@ -1,5 +1,6 @@
-//! Archives as arguments (`.tar`, packed or not, as `collect` and the terminal UI write them): what is in one lies, while
-//! the program runs, in a folder that only the user may look into, and every command reads it as it reads a folder.
+//! Archives as arguments (`.tar`, packed or not, as `collect` and the terminal UI write them): what is in one lies,
+//! while the program runs, in a folder that only the user may look into, and every command reads it as it reads a
+//! folder.
 //!
 //! Databases hold Secrets and are large, so they are unpacked only for who asks for databases, into files that have no
 //! name: nothing is left of them however the program ends. What a program that was killed left of the rest is removed

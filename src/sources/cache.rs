@@ -1,7 +1,7 @@
 //! The user's cache of roll-ups: what is in its folder, and which of it stands for logs as they are now.
 //!
-//! An entry is a folder `rollup-…` with [`ENTRY`], which tells the logs, and a stored roll-up of them beside it. A log is
-//! known by its first line and by a hash of the bytes before the place to which it was read.
+//! An entry is a folder `rollup-…` with [`ENTRY`], which tells the logs, and a stored roll-up of them beside it. A log
+//! is known by its first line and by a hash of the bytes before the place to which it was read.
 
 use super::archive_names;
 use super::content::Content;
@@ -202,8 +202,8 @@ pub struct Rest {
     pub bytes: u64,
 }
 
-/// What these logs, as [`describe`] tells them, have behind what an entry knows of them; `None` if it does not stand for
-/// them.
+/// What these logs, as [`describe`] tells them, have behind what an entry knows of them; `None` if it does not stand
+/// for them.
 pub fn behind(
     entry: &Entry,
     described: &[EntryStream],

@@ -46,7 +46,8 @@ pub enum SourceError {
         wanted: Wanted,
     },
     /// A metrics page that is dated far away from all others.
-    #[error("{path}: dated {}, which {}; {}", crate::model::time::format(*at), LossKind::Stray.explain().0, LossKind::Stray.explain().1)]
+    #[error("{path}: dated {}, which {}; {}", crate::model::time::format(*at), LossKind::Stray.explain().0,
+        LossKind::Stray.explain().1)]
     Stray {
         /// The page.
         path: String,
@@ -87,7 +88,8 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
     match wanted {
         Wanted::Logs => {
             format!(
-                "not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS"
+                "not an audit log ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of \
+                 EKS, GKE and AKS"
             )
         }
         Wanted::Databases => {
@@ -96,10 +98,12 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
         Wanted::Profiles => format!("not a Go profile ({looks}); take one with kubectl get --raw /debug/pprof/heap"),
         Wanted::Pages => format!("not a metrics page ({looks}); take one with kubectl get --raw /metrics"),
         Wanted::Dumps => format!(
-            "neither a dump page of API Priority and Fairness nor an audit log or a metrics page ({looks}); take one with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
+            "neither a dump page of API Priority and Fairness nor an audit log or a metrics page ({looks}); take one \
+             with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
         ),
         Wanted::Both => format!(
-            "neither an audit log nor a metrics page ({looks}); plimsoll reads audit logs as JSON lines, EventLists, or the exports of EKS, GKE and AKS, and what GET /metrics gives"
+            "neither an audit log nor a metrics page ({looks}); plimsoll reads audit logs as JSON lines, EventLists, \
+             or the exports of EKS, GKE and AKS, and what GET /metrics gives"
         ),
     }
 }
@@ -117,14 +121,16 @@ fn nothing_here(files: usize, wanted: Wanted) -> String {
         }
         Wanted::Profiles => {
             format!(
-                "no Go profile in this folder (looked at {files} files); take one with kubectl get --raw /debug/pprof/heap"
+                "no Go profile in this folder (looked at {files} files); take one with kubectl get --raw \
+                 /debug/pprof/heap"
             )
         }
         Wanted::Pages => format!(
             "no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"
         ),
         Wanted::Dumps => format!(
-            "no dump page of API Priority and Fairness in this folder (looked at {files} files); take one with kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
+            "no dump page of API Priority and Fairness in this folder (looked at {files} files); take one with \
+             kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
         ),
         Wanted::Both => format!(
             "no audit log and no metrics page in this folder (looked at {files} files); check that audit logging is \

@@ -82,7 +82,8 @@ pub fn piece(source: &Source, from: u64) -> io::Result<Option<Piece>> {
     Ok(source.has_more().then_some(Piece { source, end: End::Counted(count) }))
 }
 
-/// All that stood in a file that can be read at any place from `from` on when it was found, an unfinished last line too.
+/// All that stood in a file that can be read at any place from `from` on when it was found, an unfinished last line
+/// too.
 pub fn rest(source: &Source, from: u64) -> io::Result<Option<Source>> {
     let Place::File(path) = &source.place else { return Ok(None) };
     let mut file = File::open(path)?;

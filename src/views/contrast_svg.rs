@@ -23,7 +23,8 @@ const STYLE: &str = "\
 svg{background:#fff;color:#222;font:12px sans-serif}\
 text{fill:currentColor}.title{font-size:13px;font-weight:bold}.soft{fill-opacity:.75}\
 .grid{stroke:currentColor;stroke-opacity:.15;fill:none}\
-.before{stroke:currentColor;stroke-opacity:.55;stroke-width:1.5;stroke-dasharray:4 3;fill:none}.after{stroke:#0072b2;stroke-width:2;fill:none}\
+.before{stroke:currentColor;stroke-opacity:.55;stroke-width:1.5;stroke-dasharray:4 \
+3;fill:none}.after{stroke:#0072b2;stroke-width:2;fill:none}\
 @media(prefers-color-scheme:dark){svg{background:#1b1b1f;color:#ddd}.after{stroke:#56b4e9}}";
 
 /// Writes the panels of those of which anything is known in time. Whether there was one to draw; else nothing is

@@ -32,7 +32,8 @@ const TWO_COLUMNS_FROM: usize = 4;
 const STYLE: &str = "\
 svg{background:#fff;color:#222;font:12px sans-serif}\
 text{fill:currentColor}.title{font-size:14px;font-weight:bold}.soft{fill-opacity:.75}\
-.grid{stroke:currentColor;stroke-opacity:.15;fill:none}.now{stroke:currentColor;stroke-opacity:.5;stroke-dasharray:2 4;fill:none}\
+.grid{stroke:currentColor;stroke-opacity:.15;fill:none}.now{stroke:currentColor;stroke-opacity:.5;stroke-dasharray:2 \
+4;fill:none}\
 .past{stroke:currentColor;stroke-width:1.5;fill:none}.band{fill:#0072b2;fill-opacity:.25;stroke:none}\
 .next{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3;fill:none}.limit{stroke:#d55e00;stroke-width:2;stroke-dasharray:12 3 2 3;fill:none}\
 .change{fill:currentColor;fill-opacity:.6}.date{fill:#d55e00}\

@@ -318,16 +318,21 @@ mod tests {
             "  trend      3Gi more per week (+6.0%)\n",
             "  reached    on 2026-11-20 at this trend\n",
             "  proposed   56Gi\n",
-            "\nOver:\n  old: requests.memory, was critical at 46Gi of 50Gi, 2026-11-18 11:06 UTC to 2026-11-18 11:07 UTC\n",
-            "  effect     4Gi left; new pods that need more are rejected (403, exceeded quota), and rollouts stop; what runs goes on\n",
-            "\n  kubectl -n shop patch resourcequota team --type=merge -p '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}' --dry-run=server -o yaml | kubectl diff -f -\n  kubectl -n shop patch resourcequota team --type=merge -p '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}'\n",
+            "\nOver:\n  old: requests.memory, was critical at 46Gi of 50Gi, 2026-11-18 11:06 UTC to 2026-11-18 11:07 \
+             UTC\n",
+            "  effect     4Gi left; new pods that need more are rejected (403, exceeded quota), and rollouts stop; \
+             what runs goes on\n",
+            "\n  kubectl -n shop patch resourcequota team --type=merge -p \
+             '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}' --dry-run=server -o yaml | kubectl diff -f -\n  \
+             kubectl -n shop patch resourcequota team --type=merge -p '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}'\n",
         ] {
             assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
         }
         assert!(
-            rendered
-                .slack
-                .contains("• WARNING `shop` requests.memory: 46Gi of 50Gi (92.0%); 3Gi more per week (+6.0%), reached on 2026-11-20"),
+            rendered.slack.contains(
+                "• WARNING `shop` requests.memory: 46Gi of 50Gi (92.0%); 3Gi more per week (+6.0%), reached \
+                     on 2026-11-20"
+            ),
             "{}",
             rendered.slack
         );
@@ -414,7 +419,8 @@ mod tests {
         );
         for part in [
             "A dangerous operation in prod:\n\nCRITICAL  eve<!channel>",
-            "\n  when       2026-11-18 11:06:40 UTC to 2026-11-18 11:06:47 UTC\n  outcome    120 done so far\n  by         kubectl from 10.0.0.9\n",
+            "\n  when       2026-11-18 11:06:40 UTC to 2026-11-18 11:06:47 UTC\n  outcome    120 done so far\n  \
+             by         kubectl from 10.0.0.9\n",
             "\n  in         shop\n  next time  evictions\n  audit id   a-1\n",
         ] {
             assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);

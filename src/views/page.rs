@@ -67,11 +67,13 @@ mod tests {
     fn paragraphs_are_wrapped_and_commands_stay() {
         let style = Style { width: Some(30), color: false, headers: true, compact: false };
         let mut out = Vec::new();
-        let text = "One two three four five\nsix seven.\n\n## Act\n\n- a b c d e f g h i j k l m n o p q\n  r\n\n```sh\nplimsoll clients audit.log --where user=somebody\n```\nend";
+        let text = "One two three four five\nsix seven.\n\n## Act\n\n- a b c d e f g h i j k l m n o p q\n  \
+             r\n\n```sh\nplimsoll clients audit.log --where user=somebody\n```\nend";
         write(text, str::to_owned, &style, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "One two three four five six\nseven.\n\nACT\n\n- a b c d e f g h i j k l m\n  n o p q r\n\n    plimsoll clients audit.log --where user=somebody\nend\n"
+            "One two three four five six\nseven.\n\nACT\n\n- a b c d e f g h i j k l m\n  n o p q r\n\n    plimsoll \
+             clients audit.log --where user=somebody\nend\n"
         );
     }
 }

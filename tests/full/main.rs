@@ -1,8 +1,8 @@
 //! The long end-to-end tests: what needs qemu, root or minutes. Each module belongs to the part of `.ci/full` that has
 //! its name, and is run by it: `cargo test --release --test full -- kernels::`.
 //!
-//! `cargo test` leaves them out (`test = false` in Cargo.toml); `.ci/run` compiles and lints them. Nothing is skipped where
-//! something is missing: `.ci/setup --full PART` installs it.
+//! `cargo test` leaves them out (`test = false` in Cargo.toml); `.ci/run` compiles and lints them. Nothing is skipped
+//! where something is missing: `.ci/setup --full PART` installs it.
 
 #![expect(
     clippy::unwrap_used,

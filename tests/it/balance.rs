@@ -140,9 +140,12 @@ fn made(folder: &Path, instances: &[&str], clients: usize, seconds: usize, on: i
     for second in 0..seconds {
         for client in 0..clients {
             let at = format!("2026-11-20T09:{:02}:{:02}.{client:06}Z", second / 60, second % 60);
-            let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{second}-{client}"),
-                "stage": "ResponseComplete", "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": format!("u{client}")}, "sourceIPs": [format!("10.0.0.{client}")],
-                "userAgent": "k/v1", "objectRef": {"resource": "pods"}, "responseStatus": {"code": 200}, "requestReceivedTimestamp": at, "stageTimestamp": at});
+            let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+                "auditID": format!("{second}-{client}"),
+                "stage": "ResponseComplete", "requestURI": "/api/v1/pods", "verb": "list",
+                "user": {"username": format!("u{client}")}, "sourceIPs": [format!("10.0.0.{client}")],
+                "userAgent": "k/v1", "objectRef": {"resource": "pods"}, "responseStatus": {"code": 200},
+                "requestReceivedTimestamp": at, "stageTimestamp": at});
             logs[on(client, second)] += &format!("{event}\n");
         }
     }

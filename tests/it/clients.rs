@@ -371,9 +371,12 @@ impl Log {
         let mut event = json!({
             "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{number}"),
             "stage": "ResponseComplete", "requestURI": uri, "verb": verb,
-            "user": {"username": from.0, "groups": ["system:authenticated"]}, "sourceIPs": [from.2], "userAgent": from.1,
-            "objectRef": {"resource": parts[0], "apiGroup": group, "namespace": namespace, "name": name, "subresource": parts.get(2).copied().unwrap_or_default(), "apiVersion": "v1"},
-            "responseStatus": {"metadata": {}, "code": code}, "requestReceivedTimestamp": time(ms), "stageTimestamp": time(ms + length),
+            "user": {"username": from.0, "groups": ["system:authenticated"]}, "sourceIPs": [from.2],
+            "userAgent": from.1,
+            "objectRef": {"resource": parts[0], "apiGroup": group, "namespace": namespace, "name": name,
+            "subresource": parts.get(2).copied().unwrap_or_default(), "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "code": code}, "requestReceivedTimestamp": time(ms),
+            "stageTimestamp": time(ms + length),
         });
         if !has_resource {
             event.as_object_mut().unwrap().remove("objectRef");

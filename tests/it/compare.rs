@@ -133,9 +133,12 @@ fn what_was_not_there_before_is_new() {
     let home = folder();
     let event = |second: u64, number: u64, code: u16| {
         let at = format!("2026-11-20T{:02}:{:02}:{:02}.{number:06}Z", 9 + second / 3600, second / 60 % 60, second % 60);
-        serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{second}-{number}"), "stage": "ResponseComplete",
-            "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": "bot"}, "userAgent": "bot/v1", "sourceIPs": ["10.0.0.1"],
-            "objectRef": {"resource": "pods"}, "responseStatus": {"code": code}, "requestReceivedTimestamp": at, "stageTimestamp": at})
+        serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+            "auditID": format!("{second}-{number}"), "stage": "ResponseComplete",
+            "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": "bot"}, "userAgent": "bot/v1",
+            "sourceIPs": ["10.0.0.1"],
+            "objectRef": {"resource": "pods"}, "responseStatus": {"code": code}, "requestReceivedTimestamp": at,
+            "stageTimestamp": at})
         .to_string()
             + "\n"
     };
@@ -271,7 +274,11 @@ fn states_and_levels_are_those_of_their_own_commands() {
 
     // The mean of a level over the window, weighted by time, of files that Python reads as well.
     let storm = storm(&[]);
-    let script = "import sys,os,re\nf=sys.argv[1];lo,hi=map(float,sys.argv[2:4])\nv=[]\nfor n in sorted(os.listdir(f)):\n t=float(re.search(r'\\d{10}(\\.\\d+)?',n).group())\n if lo<=t<hi:\n  d=open(os.path.join(f,n)).read()\n  v.append((t,int(re.search(r'== memory.usage_in_bytes\\n(\\d+)',d).group(1))))\ng=[b[0]-a[0] for a,b in zip(v,v[1:])];g.append(g[-1])\nprint(sum(a[1]*w for a,w in zip(v,g))/sum(g))";
+    let script = "import sys,os,re\nf=sys.argv[1];lo,hi=map(float,sys.argv[2:4])\nv=[]\nfor n in \
+         sorted(os.listdir(f)):\n t=float(re.search(r'\\d{10}(\\.\\d+)?',n).group())\n if lo<=t<hi:\n  \
+         d=open(os.path.join(f,n)).read()\n  v.append((t,int(re.search(r'== \
+         memory.usage_in_bytes\\n(\\d+)',d).group(1))))\ng=[b[0]-a[0] for a,b in \
+         zip(v,v[1:])];g.append(g[-1])\nprint(sum(a[1]*w for a,w in zip(v,g))/sum(g))";
     for (side, [from, to]) in [("before", BASE), ("after", INCIDENT)] {
         let seconds = |text: &str| {
             text.parse::<jiff::civil::DateTime>()

@@ -235,9 +235,14 @@ fn leases_change_hands_when_the_log_says_so() {
 /// A page of a controller with one queue.
 fn page(start: u64, depth: u64, adds: u64, waits: (f64, u64), more: &str) -> String {
     format!(
-        "process_start_time_seconds {start}\nworkqueue_depth{{name=\"thing\"}} {depth}\nworkqueue_adds_total{{name=\"thing\"}} {adds}\nworkqueue_retries_total{{name=\"thing\"}} {adds}\n\
-         workqueue_queue_duration_seconds_bucket{{name=\"thing\",le=\"+Inf\"}} {count}\nworkqueue_queue_duration_seconds_sum{{name=\"thing\"}} {sum}\nworkqueue_queue_duration_seconds_count{{name=\"thing\"}} {count}\n\
-         workqueue_work_duration_seconds_bucket{{name=\"thing\",le=\"+Inf\"}} {count}\nworkqueue_work_duration_seconds_sum{{name=\"thing\"}} {count}\nworkqueue_work_duration_seconds_count{{name=\"thing\"}} {count}\n{more}",
+        "process_start_time_seconds {start}\nworkqueue_depth{{name=\"thing\"}} \
+         {depth}\nworkqueue_adds_total{{name=\"thing\"}} {adds}\nworkqueue_retries_total{{name=\"thing\"}} {adds}\n\
+         workqueue_queue_duration_seconds_bucket{{name=\"thing\",le=\"+Inf\"}} \
+         {count}\nworkqueue_queue_duration_seconds_sum{{name=\"thing\"}} \
+         {sum}\nworkqueue_queue_duration_seconds_count{{name=\"thing\"}} {count}\n\
+         workqueue_work_duration_seconds_bucket{{name=\"thing\",le=\"+Inf\"}} \
+         {count}\nworkqueue_work_duration_seconds_sum{{name=\"thing\"}} \
+         {count}\nworkqueue_work_duration_seconds_count{{name=\"thing\"}} {count}\n{more}",
         sum = waits.0,
         count = waits.1
     )
@@ -294,7 +299,8 @@ fn a_queue_that_grows_is_critical_and_one_at_rest_is_nothing() {
 fn nobody_who_leads_is_told_and_two_pages_of_old_leaders_are_not_two_leaders() {
     let lead = |leads: u64| {
         format!(
-            "process_start_time_seconds 1000000000\nleader_election_master_status{{name=\"kube-scheduler\"}} {leads}\nscheduler_pending_pods{{queue=\"active\"}} 0\n"
+            "process_start_time_seconds 1000000000\nleader_election_master_status{{name=\"kube-scheduler\"}} \
+             {leads}\nscheduler_pending_pods{{queue=\"active\"}} 0\n"
         )
     };
     let dir = folder();
@@ -330,17 +336,24 @@ fn nobody_who_leads_is_told_and_two_pages_of_old_leaders_are_not_two_leaders() {
 fn lease_log(writes: &[(u64, &str, &str, Value)]) -> String {
     let event = |(second, verb, source, body): &(u64, &str, &str, Value)| {
         let at = format!("2026-11-22T20:{:02}:{:02}.000000Z", second / 60, second % 60);
-        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": format!("id-{second}-{source}"), "stage": "ResponseComplete",
-            "requestURI": "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", "verb": verb, "user": {"username": "u"}, "sourceIPs": [source], "userAgent": "x/v1",
-            "objectRef": {"resource": "leases", "namespace": "kube-system", "name": "l", "apiGroup": "coordination.k8s.io", "apiVersion": "v1"},
-            "responseStatus": {"code": 200}, "requestObject": body, "requestReceivedTimestamp": at, "stageTimestamp": at})
+        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request",
+            "auditID": format!("id-{second}-{source}"), "stage": "ResponseComplete",
+            "requestURI": "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l", "verb": verb,
+            "user": {"username": "u"}, "sourceIPs": [source], "userAgent": "x/v1",
+            "objectRef": {"resource": "leases", "namespace": "kube-system", "name": "l",
+            "apiGroup": "coordination.k8s.io", "apiVersion": "v1"},
+            "responseStatus": {"code": 200}, "requestObject": body, "requestReceivedTimestamp": at,
+            "stageTimestamp": at})
     };
     writes.iter().map(|write| format!("{}\n", event(write))).collect()
 }
 
 #[test]
 fn a_lease_that_ran_out_is_a_leader_missing() {
-    let held = |name: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": name, "renewTime": "x", "leaseDurationSeconds": 15}});
+    let held = |name: &str| {
+        json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": name, "renewTime": "x",
+        "leaseDurationSeconds": 15}})
+    };
     let long =
         |name: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 3600}});
     let dir = folder();

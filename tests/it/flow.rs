@@ -95,8 +95,10 @@ spec:
 "#;
 
 fn event(user: &Value, verb: &str, uri: &str, reference: &Value, more: &Value) -> String {
-    let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": uri, "stage": "ResponseComplete",
-        "requestURI": uri, "verb": verb, "user": user, "sourceIPs": ["10.0.0.1"], "responseStatus": {"metadata": {}, "code": 200},
+    let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": uri,
+        "stage": "ResponseComplete",
+        "requestURI": uri, "verb": verb, "user": user, "sourceIPs": ["10.0.0.1"],
+        "responseStatus": {"metadata": {}, "code": 200},
         "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": "2026-11-20T09:00:00.010000Z"});
     if !reference.is_null() {
         event["objectRef"] = reference.clone();
@@ -107,7 +109,10 @@ fn event(user: &Value, verb: &str, uri: &str, reference: &Value, more: &Value) -
 
 #[test]
 fn every_part_of_a_rule_counts() {
-    let account = |namespace: &str| json!({"username": format!("system:serviceaccount:{namespace}:app"), "groups": ["system:serviceaccounts", "system:authenticated"]});
+    let account = |namespace: &str| {
+        json!({"username": format!("system:serviceaccount:{namespace}:app"),
+        "groups": ["system:serviceaccounts", "system:authenticated"]})
+    };
     let jane = json!({"username": "jane", "groups": ["system:authenticated"]});
     let admin = json!({"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]});
     let pods = |namespace: &str, subresource: &str| {

@@ -235,10 +235,13 @@ fn parts_of_the_cluster_are_fenced_only_by_force() {
     ];
     for (user, agent) in users {
         for at in 0..5 {
-            let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{user}{at}"), "stage": "ResponseComplete",
-                "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user, "groups": ["system:authenticated"]}, "userAgent": agent,
+            let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+                "auditID": format!("{user}{at}"), "stage": "ResponseComplete",
+                "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user,
+                "groups": ["system:authenticated"]}, "userAgent": agent,
                 "sourceIPs": ["10.0.0.1"], "objectRef": {"resource": "pods"}, "responseStatus": {"code": 200},
-                "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": format!("2026-11-20T09:00:0{at}.000000Z")});
+                "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z",
+                "stageTimestamp": format!("2026-11-20T09:00:0{at}.000000Z")});
             log += &format!("{event}\n");
         }
     }
@@ -291,10 +294,13 @@ fn names_from_the_log_stay_comments_and_strings() {
     let user = "evil\n---\nkind: Secret # \u{1b}[31m: {x: \"y\"}";
     let mut log = String::new();
     for at in 0..5 {
-        let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{at}"), "stage": "ResponseComplete",
-            "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user, "groups": ["system:authenticated"]}, "userAgent": user,
+        let event = serde_json::json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+            "auditID": format!("{at}"), "stage": "ResponseComplete",
+            "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user,
+            "groups": ["system:authenticated"]}, "userAgent": user,
             "sourceIPs": ["10.0.0.1"], "objectRef": {"resource": "pods"}, "responseStatus": {"code": 200},
-            "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": format!("2026-11-20T09:00:0{at}.000000Z")});
+            "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z",
+            "stageTimestamp": format!("2026-11-20T09:00:0{at}.000000Z")});
         log += &format!("{event}\n");
     }
     let path = write(home.path(), "audit.log", log);

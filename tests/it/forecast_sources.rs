@@ -80,8 +80,10 @@ fn data() -> String {
 fn parquet(home: &Path, csv: &str, order: &str) -> String {
     let out = home.join(format!("{}.parquet", order.len())).to_str().unwrap().to_owned();
     let code = format!(
-        "import duckdb; duckdb.sql(\"copy (select name, a, b, cast(time as double) as time, cast(value as double) as value from \
-         read_csv('{csv}', all_varchar=true, header=true) order by {order}) to '{out}' (format parquet, row_group_size 20000)\")"
+        "import duckdb; duckdb.sql(\"copy (select name, a, b, cast(time as double) as time, cast(value as double) as \
+         value from \
+         read_csv('{csv}', all_varchar=true, header=true) order by {order}) to '{out}' (format parquet, \
+         row_group_size 20000)\")"
     );
     let mut command = Command::new(python());
     command.args(["-c", &code]);
@@ -168,7 +170,10 @@ fn ranges_of_prometheus_in_files() {
     let home = folder();
     let values: Vec<Value> =
         (0..48).map(|hour| json!([1_700_000_000 / 3_600 * 3_600 + hour * 3_600, hour.to_string()])).collect();
-    let answer = |metric: Value| json!({"status": "success", "data": {"resultType": "matrix", "result": [{"metric": metric, "values": values}]}});
+    let answer = |metric: Value| {
+        json!({"status": "success", "data": {"resultType": "matrix",
+        "result": [{"metric": metric, "values": values}]}})
+    };
     let file = write(home.path(), "a.json", answer(json!({"__name__": "etcd_db_bytes", "instance": "a"})).to_string());
     let report = forecast(&[&file, "--etcd-quota", "8Gi"]).json(0);
     let row = &report["rows"][0];

@@ -374,9 +374,11 @@ fn what_has_no_name_is_called_something() {
     let home = folder();
     let page = |number: u64| {
         format!(
-            "# TYPE workqueue_depth gauge\nworkqueue_depth{{name=\"autoregister\"}} {}\n# TYPE workqueue_adds_total counter\nworkqueue_adds_total{{name=\"autoregister\"}} {}\n\
+            "# TYPE workqueue_depth gauge\nworkqueue_depth{{name=\"autoregister\"}} {}\n# TYPE workqueue_adds_total \
+             counter\nworkqueue_adds_total{{name=\"autoregister\"}} {}\n\
              # TYPE workqueue_work_duration_seconds histogram\nworkqueue_work_duration_seconds_bucket{{name=\"autoregister\",le=\"+Inf\"}} 5\n\
-             workqueue_work_duration_seconds_sum{{name=\"autoregister\"}} 1\nworkqueue_work_duration_seconds_count{{name=\"autoregister\"}} 5\n\
+             workqueue_work_duration_seconds_sum{{name=\"autoregister\"}} \
+             1\nworkqueue_work_duration_seconds_count{{name=\"autoregister\"}} 5\n\
              # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {}\n\
              # TYPE apiserver_request_total counter\napiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\"}} {}\n",
             20 + 10 * number,
@@ -604,9 +606,12 @@ fn stray_times_are_set_aside_while_a_log_is_followed() {
 fn a_list_from_the_cache_is_not_told_to_come_from_the_cache() {
     let home = folder();
     let event = |n: u32, uri: &str| {
-        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{n}"), "stage": "ResponseComplete", "requestURI": uri,
-            "verb": "list", "user": {"username": "bot"}, "userAgent": "bot/v1", "sourceIPs": ["10.0.0.1"], "objectRef": {"resource": "pods"},
-            "responseStatus": {"code": 200}, "requestReceivedTimestamp": format!("2026-11-20T09:{:02}:00.000000Z", n), "stageTimestamp": format!("2026-11-20T09:{:02}:00.100000Z", n)})
+        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{n}"),
+            "stage": "ResponseComplete", "requestURI": uri,
+            "verb": "list", "user": {"username": "bot"}, "userAgent": "bot/v1", "sourceIPs": ["10.0.0.1"],
+            "objectRef": {"resource": "pods"},
+            "responseStatus": {"code": 200}, "requestReceivedTimestamp": format!("2026-11-20T09:{:02}:00.000000Z", n),
+            "stageTimestamp": format!("2026-11-20T09:{:02}:00.100000Z", n)})
         .to_string()
     };
     let remedy = |uri: &str| {

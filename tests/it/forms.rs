@@ -250,7 +250,8 @@ fn serve(files: Vec<(&'static str, Vec<u8>)>) -> String {
                 None => ("404 Not Found", b"nothing here"),
             };
             let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                "HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: \
+                 close\r\n\r\n",
                 body.len()
             );
             // The client may leave early.

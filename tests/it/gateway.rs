@@ -22,9 +22,12 @@ impl Log {
             )
         };
         let event = json!({
-            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{}", self.0.len()),
-            "stage": "ResponseComplete", "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user}, "sourceIPs": ["10.0.0.7"],
-            "userAgent": agent, "objectRef": {"resource": "pods", "apiVersion": "v1"}, "responseStatus": {"metadata": {}, "code": 200},
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+            "auditID": format!("id-{}", self.0.len()),
+            "stage": "ResponseComplete", "requestURI": "/api/v1/pods", "verb": "list", "user": {"username": user},
+            "sourceIPs": ["10.0.0.7"],
+            "userAgent": agent, "objectRef": {"resource": "pods", "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "code": 200},
             "requestReceivedTimestamp": time(ms), "stageTimestamp": time(ms + 5),
         });
         self.0.push((ms, event.to_string()));
@@ -336,10 +339,14 @@ fn watches_that_outlive_the_cache_are_at_risk() {
                 let time =
                     |at: u64| format!("2026-11-20T{:02}:{:02}:{:02}.000000Z", 9 + at / 3600, at / 60 % 60, at % 60);
                 let event = json!({
-                    "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{n}"), "stage": stage,
-                    "requestURI": format!("/api/v1/pods?watch=true&resourceVersion=7{query}"), "verb": "watch", "user": {"username": "u"},
-                    "sourceIPs": ["10.0.0.7"], "userAgent": agent, "objectRef": {"resource": "pods", "apiVersion": "v1"},
-                    "responseStatus": {"metadata": {}, "code": 200}, "requestReceivedTimestamp": time(n * 300), "stageTimestamp": time(at),
+                    "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+                    "auditID": format!("id-{n}"), "stage": stage,
+                    "requestURI": format!("/api/v1/pods?watch=true&resourceVersion=7{query}"), "verb": "watch",
+                    "user": {"username": "u"},
+                    "sourceIPs": ["10.0.0.7"], "userAgent": agent,
+                    "objectRef": {"resource": "pods", "apiVersion": "v1"},
+                    "responseStatus": {"metadata": {}, "code": 200}, "requestReceivedTimestamp": time(n * 300),
+                    "stageTimestamp": time(at),
                 });
                 lines.push((at, event.to_string()));
             }

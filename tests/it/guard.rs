@@ -66,8 +66,8 @@ fn expected() -> Vec<Told> {
     .to_vec()
 }
 
-/// What is compared with [`expected`]: a binding's name is in its body only. Pods that a quota denied (403 by admission)
-/// are no question of rights, and so not here.
+/// What is compared with [`expected`]: a binding's name is in its body only. Pods that a quota denied (403 by
+/// admission) are no question of rights, and so not here.
 fn human(report: &Value) -> Vec<Told> {
     let mut rows = told(report);
     rows.iter_mut().filter(|(kind, ..)| kind == "rbac-write").for_each(|(_, _, names, _)| names.clear());
@@ -203,8 +203,10 @@ fn what_went_with_it_is_what_two_databases_say() {
 fn event(number: u64, verb: &str, uri: &str, resource: &str, more: &Value) -> String {
     let at = jiff::Timestamp::now().to_string();
     let mut event = json!({
-        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("a-{number}"), "stage": "ResponseComplete",
-        "requestURI": uri, "verb": verb, "user": {"username": "eve"}, "sourceIPs": ["10.0.0.9"], "userAgent": "kubectl/v1.36",
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("a-{number}"),
+        "stage": "ResponseComplete",
+        "requestURI": uri, "verb": verb, "user": {"username": "eve"}, "sourceIPs": ["10.0.0.9"],
+        "userAgent": "kubectl/v1.36",
         "objectRef": {"resource": resource, "name": "x", "apiVersion": "v1"}, "responseStatus": {"code": 200},
         "requestReceivedTimestamp": at, "stageTimestamp": at,
     });
@@ -245,7 +247,8 @@ fn second(seconds: i64) -> String {
 fn exec(number: u64, stage: &str, at: i64, code: u16) -> String {
     let uri = format!("/api/v1/namespaces/n/pods/x/exec?command=sh&n={number}");
     let more = json!({
-        "stage": stage, "responseStatus": {"code": code}, "requestReceivedTimestamp": second(number as i64), "stageTimestamp": second(at),
+        "stage": stage, "responseStatus": {"code": code}, "requestReceivedTimestamp": second(number as i64),
+        "stageTimestamp": second(at),
         "objectRef": {"resource": "pods", "subresource": "exec", "namespace": "n", "name": "x", "apiVersion": "v1"},
     });
     event(number, "get", &uri, "pods", &more)
@@ -316,7 +319,8 @@ fn pods(verb: &str, names: std::ops::Range<u64>, from: i64, code: u16) -> String
     let one = |name: u64| {
         let at = second(from + name as i64);
         let more = json!({
-            "user": {"username": "batch"}, "responseStatus": {"code": code}, "requestReceivedTimestamp": at, "stageTimestamp": at,
+            "user": {"username": "batch"}, "responseStatus": {"code": code}, "requestReceivedTimestamp": at,
+            "stageTimestamp": at,
             "objectRef": {"resource": "pods", "namespace": "n", "name": format!("p-{name}"), "apiVersion": "v1"},
         });
         event(from as u64 * 1_000 + name, verb, "/api/v1/namespaces/n/pods/x", "pods", &more)
@@ -363,7 +367,10 @@ fn each_kind_is_found() {
         number += 1;
         lines += &event(number, verb, uri, resource, &more);
     };
-    let of = |group: &str, resource: &str, sub: &str, namespace: &str| json!({"objectRef": {"resource": resource, "subresource": sub, "apiGroup": group, "namespace": namespace, "name": "x", "apiVersion": "v1"}});
+    let of = |group: &str, resource: &str, sub: &str, namespace: &str| {
+        json!({"objectRef": {"resource": resource,
+        "subresource": sub, "apiGroup": group, "namespace": namespace, "name": "x", "apiVersion": "v1"}})
+    };
     let with = |mut more: Value, body: Value| {
         more["level"] = "Request".into();
         more["requestObject"] = body;
@@ -464,7 +471,8 @@ fn rows_are_about_objects_that_were_touched() {
         let mut text = String::new();
         for (verb, resource, namespace, name, code) in of {
             number += 1;
-            let more = json!({"objectRef": {"resource": resource, "namespace": namespace, "name": name}, "responseStatus": {"code": code}});
+            let more = json!({"objectRef": {"resource": resource, "namespace": namespace, "name": name},
+                "responseStatus": {"code": code}});
             text += &event(number, verb, "/", resource, &more);
         }
         text
@@ -558,7 +566,10 @@ fn wait_for(lab: &AlertLab, kind: &str, count: usize) -> Vec<Value> {
 #[test]
 fn a_tripwire_tells_each_once_by_every_channel() {
     let mut lab = AlertLab::start();
-    lab.config("default: { name: ops, channels: [mail, hook, chat, pages], to: [ops@example.org], hours: { zone: UTC, days: [Sun], from: \"00:00\", to: \"00:01\" } }\n");
+    lab.config(
+        "default: { name: ops, channels: [mail, hook, chat, pages], to: [ops@example.org], hours: { zone: UTC, \
+         days: [Sun], from: \"00:00\", to: \"00:01\" } }\n",
+    );
     let log = lab.path().join("audit.log");
     append(
         &log,

@@ -106,7 +106,10 @@ fn wait_for(lab: &AlertLab, is_over: bool) -> Value {
 #[test]
 fn a_live_episode_is_told_when_it_begins_and_when_it_is_over() {
     let lab = AlertLab::start();
-    lab.config("default: { name: ops, channels: [mail, hook, chat, pages], to: [ops@example.org], hours: { zone: UTC, days: [Sun], from: \"00:00\", to: \"00:01\" } }\n");
+    lab.config(
+        "default: { name: ops, channels: [mail, hook, chat, pages], to: [ops@example.org], hours: { zone: UTC, \
+         days: [Sun], from: \"00:00\", to: \"00:01\" } }\n",
+    );
     let home = lab.path().to_owned();
     let mut unpack = Command::new("tar");
     unpack

@@ -42,8 +42,10 @@ fn objects(resource: &str) -> Vec<Value> {
         for annotations in [
             json!(null),
             json!({"plimsoll.io/critical": "true", "plimsoll.io/confirm-delete": "x"}),
-            json!({"plimsoll.io/confirm-delete": "x", "plimsoll.io/confirm-replicas": "3", "plimsoll.io/node-may-delete": "true"}),
-            json!({"plimsoll.io/confirm-delete": "y", "plimsoll.io/confirm-replicas": "0", "kubernetes.io/config.mirror": "abc"}),
+            json!({"plimsoll.io/confirm-delete": "x", "plimsoll.io/confirm-replicas": "3",
+                "plimsoll.io/node-may-delete": "true"}),
+            json!({"plimsoll.io/confirm-delete": "y", "plimsoll.io/confirm-replicas": "0",
+                "kubernetes.io/config.mirror": "abc"}),
         ] {
             for number in [0, 3] {
                 let mut object = json!({"metadata": {"name": "x"}});
@@ -104,7 +106,8 @@ fn cel_and_replay_decide_alike() {
                 for operation in ["DELETE", "UPDATE"] {
                     let object =
                         if operation == "DELETE" { Value::Null } else { all[(at * 7 + 5) % all.len()].clone() };
-                    let namespace = json!({"metadata": {"name": "shop", "labels": if at % 2 == 0 { json!({"plimsoll.io/critical": "true"}) } else { json!({}) }}});
+                    let namespace = json!({"metadata": {"name": "shop",
+                        "labels": if at % 2 == 0 { json!({"plimsoll.io/critical": "true"}) } else { json!({}) }}});
                     let is_open = at % 3 == 0;
                     let mut new = New::of_update(&object, &terms);
                     if sub == "scale" {
@@ -139,7 +142,8 @@ fn cel_and_replay_decide_alike() {
                         names.push(policy.name);
                         cases.push(json!({
                             "policy": format!("plimsoll-{}", policy.name),
-                            "request": {"user": user, "groups": groups, "operation": operation, "group": group, "resource": resource, "subresource": sub},
+                            "request": {"user": user, "groups": groups, "operation": operation, "group": group,
+                            "resource": resource, "subresource": sub},
                             "object": object, "oldObject": old, "namespaceObject": namespace,
                             "params": {"data": {"open": if is_open { "true" } else { "false" }}},
                         }));

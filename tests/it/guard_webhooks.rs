@@ -129,9 +129,12 @@ fn what_is_wrong_is_said_and_nothing_else() {
 fn advice_looks_at_the_configuration_at_hand() {
     let scratch = folder();
     let hooks = |policy: &str| {
-        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "slow"}, "webhooks": [{
-            "name": "slow.example.com", "failurePolicy": policy, "timeoutSeconds": 5, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "clientConfig": {"url": "https://x"}, "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}]}]})
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "slow"}, "webhooks": [{
+            "name": "slow.example.com", "failurePolicy": policy, "timeoutSeconds": 5, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://x"}, "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
+            "operations": ["CREATE"], "resources": ["deployments"]}]}]})
         .to_string()
     };
     // All of 200 calls took more than 2.5 s: between that and 10 s nobody knows, but none took longer than the timeout.
@@ -139,7 +142,8 @@ fn advice_looks_at_the_configuration_at_hand() {
     let labels = r#"name="slow.example.com",operation="CREATE",rejected="false",type="validating""#;
     let page = |calls: u64| {
         format!(
-            "# TYPE {metric} histogram\n{metric}_bucket{{{labels},le=\"2.5\"}} 0\n{metric}_bucket{{{labels},le=\"10\"}} {calls}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {calls}\n\
+            "# TYPE {metric} histogram\n{metric}_bucket{{{labels},le=\"2.5\"}} \
+             0\n{metric}_bucket{{{labels},le=\"10\"}} {calls}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {calls}\n\
              {metric}_sum{{{labels}}} {}\n{metric}_count{{{labels}}} {calls}\n",
             calls * 4
         )
@@ -161,10 +165,13 @@ fn advice_looks_at_the_configuration_at_hand() {
         assert!(slow["evidence"]["p99_ms"].as_f64().unwrap() <= 5_000.0, "{slow}");
     }
     // A call that failed although its policy is Ignore: becoming Ignore can't help.
-    let event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "1", "stage": "ResponseComplete",
-        "requestURI": "/apis/apps/v1/namespaces/web/deployments", "verb": "create", "user": {"username": "u"}, "sourceIPs": ["10.0.0.1"], "userAgent": "k/v1",
+    let event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "1",
+        "stage": "ResponseComplete",
+        "requestURI": "/apis/apps/v1/namespaces/web/deployments", "verb": "create", "user": {"username": "u"},
+        "sourceIPs": ["10.0.0.1"], "userAgent": "k/v1",
         "objectRef": {"resource": "deployments", "namespace": "web", "apiGroup": "apps", "apiVersion": "v1"},
-        "responseStatus": {"message": "Internal error occurred: failed calling webhook \"slow.example.com\": no", "code": 500},
+        "responseStatus": {"message": "Internal error occurred: failed calling webhook \"slow.example.com\": \
+         no", "code": 500},
         "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": "2026-11-20T09:00:01.000000Z"});
     let log = write(scratch.path(), "audit.log", format!("{event}\n"));
     let report = webhooks(&[&write(scratch.path(), "hooks.json", hooks("Ignore")), &log]);
@@ -178,8 +185,10 @@ fn advice_looks_at_the_configuration_at_hand() {
 fn calls_that_failed_are_counted_by_their_message() {
     let scratch = folder();
     let event = |n: usize, message: &str| {
-        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{n}"), "stage": "ResponseComplete",
-            "requestURI": "/api/v1/namespaces/web/pods", "verb": "create", "user": {"username": "u"}, "sourceIPs": ["10.0.0.1"], "userAgent": "k/v1",
+        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("{n}"),
+            "stage": "ResponseComplete",
+            "requestURI": "/api/v1/namespaces/web/pods", "verb": "create", "user": {"username": "u"},
+            "sourceIPs": ["10.0.0.1"], "userAgent": "k/v1",
             "objectRef": {"resource": "pods", "namespace": "web", "apiVersion": "v1"},
             "responseStatus": {"metadata": {}, "status": "Failure", "message": message, "code": 500},
             "requestReceivedTimestamp": "2026-11-20T09:00:00.000000Z", "stageTimestamp": "2026-11-20T09:00:01.000000Z"})
@@ -187,7 +196,8 @@ fn calls_that_failed_are_counted_by_their_message() {
     };
     let says = |name: &str| {
         format!(
-            "Internal error occurred: failed calling webhook \"{name}\": failed to call webhook: Post \"https://x\": context deadline exceeded"
+            "Internal error occurred: failed calling webhook \"{name}\": failed to call webhook: Post \"https://x\": \
+             context deadline exceeded"
         )
     };
     let lines: Vec<String> = (0..5)

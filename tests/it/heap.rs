@@ -190,8 +190,10 @@ fn parsed(svg: &str) -> Value {
         root = E.fromstring(sys.stdin.buffer.read())\n\
         local = lambda name: name.rsplit('}')[-1]\n\
         every = list(root.iter())\n\
-        acting = [local(e.tag) + ' ' + local(a) + '=' + v for e in every for a, v in e.attrib.items() if local(a) in ('href', 'src') or local(a).startswith('on')]\n\
-        print(json.dumps({'titles': [e.text for e in every if local(e.tag) == 'title'], 'acting': acting, 'tags': sorted({local(e.tag) for e in every}), 'scripts': sum(local(e.tag) == 'script' for e in every)}))";
+        acting = [local(e.tag) + ' ' + local(a) + '=' + v for e in every for a, v in e.attrib.items() if local(a) in \
+        ('href', 'src') or local(a).startswith('on')]\n\
+        print(json.dumps({'titles': [e.text for e in every if local(e.tag) == 'title'], 'acting': acting, 'tags': \
+        sorted({local(e.tag) for e in every}), 'scripts': sum(local(e.tag) == 'script' for e in every)}))";
     let mut command = Command::new(python());
     command.args(["-c", script]);
     let ran = feed(command, svg.as_bytes());

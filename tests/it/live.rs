@@ -145,7 +145,8 @@ fn what_cannot_be_read_directly_is_read_through_the_kubeconfigs_server() {
     for (context, note) in [
         (
             "blind",
-            "which apiservers there are can't be found out (EndpointSlices: endpointslices.discovery.k8s.io is forbidden",
+            "which apiservers there are can't be found out (EndpointSlices: endpointslices.discovery.k8s.io is \
+             forbidden",
         ),
         ("all-down", "none can be read directly (127.0.0.1:"),
         ("front-only", "it does not accept the kubeconfig's credentials"),

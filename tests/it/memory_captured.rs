@@ -64,7 +64,8 @@ fn documented_forms_of_many_kernels_are_accounted_for() {
 
 #[test]
 fn what_is_absent_is_absent_and_what_is_unknown_is_shown() {
-    let text = "== memory.stat\nanon 1048576\nfile 4194304\nshmem 0\nactive_file 2097152\ninactive_file 2097152\nfrobnicated 42\n== memory.current\n6291456\n== memory.max\n8388608\n";
+    let text = "== memory.stat\nanon 1048576\nfile 4194304\nshmem 0\nactive_file 2097152\ninactive_file \
+         2097152\nfrobnicated 42\n== memory.current\n6291456\n== memory.max\n8388608\n";
     let report = run(&["memory", "show", "-", "-o", "json"], &[], text.as_bytes()).json(0);
     let row = &report["rows"][0];
     for absent in

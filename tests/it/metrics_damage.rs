@@ -260,7 +260,8 @@ fn a_page_of_two_hundred_megabytes() {
     assert_eq!(count(&report["totals"], "requests"), expected);
     assert!(count_of > 800_000 && megabytes < 450, "{count_of} lines, {megabytes} MB");
     // The worst: each line is one of a client's making, and of a metric that is kept.
-    let head = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.79516770105e+09\n# TYPE apiserver_request_total counter\n";
+    let head = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.79516770105e+09\n# TYPE \
+         apiserver_request_total counter\n";
     let line = |n: usize| {
         format!(
             "apiserver_request_total{{code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"path-{n}\",verb=\"GET\",version=\"v1\"}} 2\n"

@@ -9,7 +9,8 @@ fn tables(before: &str, after: &str) -> Value {
     for (instance, start) in [("a", 1_700_000_000), ("b", 1_700_000_001)] {
         for (at, text) in [(1_700_001_000, before), (1_700_001_100, after)] {
             let page = format!(
-                "{text}apiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\",scope=\"resource\"}} 1\nprocess_start_time_seconds {start}\n"
+                "{text}apiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\",scope=\"resource\"}} \
+                 1\nprocess_start_time_seconds {start}\n"
             );
             write(folder.path(), &format!("metrics/{instance}/{at}.txt"), page);
         }
@@ -23,7 +24,8 @@ fn webhooks_have_latency_rejections_and_calls_let_through() {
         let labels = r#"name="policy.example.com",operation="CREATE",rejected="false",type="validating""#;
         let metric = "apiserver_admission_webhook_admission_duration_seconds";
         format!(
-            "{metric}_bucket{{{labels},le=\"0.1\"}} {fast}\n{metric}_bucket{{{labels},le=\"0.5\"}} {slow}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {all}\n\
+            "{metric}_bucket{{{labels},le=\"0.1\"}} {fast}\n{metric}_bucket{{{labels},le=\"0.5\"}} \
+             {slow}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {all}\n\
              {metric}_sum{{{labels}}} 9\n{metric}_count{{{labels}}} {all}\n\
              apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"policy.example.com\",operation=\"CREATE\",rejection_code=\"400\",type=\"validating\"}} {rejected}\n\
              apiserver_admission_webhook_fail_open_count{{name=\"policy.example.com\",type=\"validating\"}} {open}\n"
@@ -66,8 +68,10 @@ fn objectives_burn_their_budget() {
             r#"verb="LIST",group="",resource="pods",scope="cluster",subresource="",version="v1",component="apiserver""#;
         let metric = "apiserver_request_sli_duration_seconds";
         format!(
-            "{metric}_bucket{{{labels},le=\"1\"}} 0\n{metric}_bucket{{{labels},le=\"30\"}} {in_time}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {all}\n\
-             apiserver_request_total{{{labels},code=\"200\"}} {}\napiserver_request_total{{{labels},code=\"504\"}} {failed}\n",
+            "{metric}_bucket{{{labels},le=\"1\"}} 0\n{metric}_bucket{{{labels},le=\"30\"}} \
+             {in_time}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {all}\n\
+             apiserver_request_total{{{labels},code=\"200\"}} {}\napiserver_request_total{{{labels},code=\"504\"}} \
+             {failed}\n",
             all - failed
         )
     };
@@ -77,7 +81,8 @@ fn objectives_burn_their_budget() {
     // Of 2 × 1,000: 2 × 30 slow and 2 × 20 failed make 5 % bad, five times the 1 % that is allowed.
     assert_eq!(
         row,
-        json!({"class": "read-cluster", "bound_s": 30, "requests": 2000, "slow": 60, "errors": 40, "good_share": 0.95, "burn_rate": 5.0})
+        json!({"class": "read-cluster", "bound_s": 30, "requests": 2000, "slow": 60, "errors": 40, "good_share": 0.95,
+            "burn_rate": 5.0})
     );
 }
 
@@ -86,9 +91,11 @@ fn a_list_says_what_was_read_to_answer_it() {
     let page = |lists: u32, bytes: u32, cached: u32, cache_objects: u32, store_objects: u32| {
         let labels = r#"verb="LIST",group="apps",resource="deployments",scope="cluster",subresource="",version="v1",component="apiserver""#;
         format!(
-            "apiserver_request_total{{{labels},code=\"200\"}} {lists}\napiserver_response_sizes_sum{{{labels}}} {bytes}\n\
+            "apiserver_request_total{{{labels},code=\"200\"}} {lists}\napiserver_response_sizes_sum{{{labels}}} \
+             {bytes}\n\
              apiserver_cache_list_total{{group=\"apps\",index=\"\",resource=\"deployments\"}} {cached}\n\
-             apiserver_cache_list_fetched_objects_total{{group=\"apps\",index=\"\",resource=\"deployments\"}} {cache_objects}\n\
+             apiserver_cache_list_fetched_objects_total{{group=\"apps\",index=\"\",resource=\"deployments\"}} \
+             {cache_objects}\n\
              apiserver_storage_list_fetched_objects_total{{group=\"apps\",resource=\"deployments\"}} {store_objects}\n"
         )
     };

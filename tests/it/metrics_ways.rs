@@ -169,7 +169,8 @@ fn serve(pages: Vec<(&'static str, Vec<u8>)>, encoded: bool) -> String {
             let (status, body) = found.map_or(("404 Not Found", &b"nothing here"[..]), |page| ("200 OK", &page.1));
             let encoding = if encoded { "Content-Encoding: gzip\r\n" } else { "" };
             let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n{encoding}Content-Length: {}\r\nConnection: close\r\n\r\n",
+                "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n{encoding}Content-Length: \
+                 {}\r\nConnection: close\r\n\r\n",
                 body.len()
             );
             let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body));

@@ -189,7 +189,8 @@ fn list(items: Vec<Value>) -> String {
 }
 
 fn quota(namespace: &str, hard: Value, used: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": namespace}, "spec": {"hard": hard}, "status": {"hard": hard, "used": used}})
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": namespace},
+        "spec": {"hard": hard}, "status": {"hard": hard, "used": used}})
 }
 
 fn deployment(namespace: &str, name: &str, replicas: u64, surge: Value, resources: Value) -> Value {
@@ -258,7 +259,8 @@ fn silent_containers_are_found_unless_someone_speaks_for_them() {
         found,
         ["critical quota-refuses-silent-pods: Deployment app web q", "warning quota-no-requests: Deployment app web"]
     );
-    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "web"}, "spec": {"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]}});
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "web"},
+        "spec": {"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]}});
     assert_eq!(lint(vec![granted(), silent(), range], &[]), Vec::<String>::new());
     // A limit says what is asked for, too.
     let limited = deployment("web", "app", 1, json!(0), json!({"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}));
@@ -297,7 +299,9 @@ fn what_a_resource_of_ones_own_made_is_looked_at() {
 #[test]
 fn lists_in_any_order_and_odd_quotas_are_read() {
     let place = folder();
-    let pod = json!({"metadata": {"name": "a", "namespace": "web"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, "status": {"phase": "Running"}});
+    let pod = json!({"metadata": {"name": "a", "namespace": "web"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Running"}});
     let rows = |text: &str| {
         let path = write(place.path(), "pods.json", text);
         let mut rows = plimsoll(&["quota", "propose", &path, "-o", "json"]).json(0)["rows"].clone();
@@ -312,8 +316,10 @@ fn lists_in_any_order_and_odd_quotas_are_read() {
         "items first"
     );
     // A quota that says nothing yet.
-    let empty = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "web"}, "spec": {"hard": null}, "status": {"hard": null, "used": null}});
-    let partly = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "r", "namespace": "web"}, "spec": {"hard": {"pods": "4", "services": null}}, "status": null});
+    let empty = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "web"},
+        "spec": {"hard": null}, "status": {"hard": null, "used": null}});
+    let partly = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "r", "namespace": "web"},
+        "spec": {"hard": {"pods": "4", "services": null}}, "status": null});
     let path = write(place.path(), "quotas.json", list(vec![empty, partly]));
     let report = plimsoll(&["quota", "check", &path, "-o", "json"]).json(0);
     assert_eq!(report["rows"].as_array().unwrap().len(), 1, "{report}");
@@ -459,7 +465,8 @@ fn projects_are_the_sum_of_their_namespaces() {
 fn scopes_stay_and_damage_is_told() {
     let place = folder();
     let scoped = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "web"},
-        "spec": {"hard": {"pods": "10"}, "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}},
+        "spec": {"hard": {"pods": "10"}, "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass",
+        "operator": "In", "values": ["high"]}]}},
         "status": {"used": {"pods": "4"}}});
     let path = write(place.path(), "objects.json", list(vec![scoped.clone()]));
     let ran = plimsoll(&["quota", "propose", &path, "-o", "yaml"]);

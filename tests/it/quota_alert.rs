@@ -186,7 +186,8 @@ fn mail_goes_nowhere_if_the_server_is_not_the_one() {
 fn a_dry_run_shows_who_would_be_told_when_and_changes_nothing() {
     let lab = AlertLab::start();
     lab.config(
-        "default: { name: rest, channels: [mail], hours: { zone: Europe/Berlin, from: \"09:00\", to: \"17:00\" }, critical-any-time: false }\n\
+        "default: { name: rest, channels: [mail], hours: { zone: Europe/Berlin, from: \"09:00\", to: \"17:00\" }, \
+         critical-any-time: false }\n\
          owners: [{ name: ops, namespaces: [\"ops-*\"], hours: always, channels: [chat, pages] }]\n",
     );
     // A Saturday; clocks are put forward in the night.

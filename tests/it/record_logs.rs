@@ -1,5 +1,5 @@
-//! `plimsoll record` on audit logs: what a store tells of logs that are gone is what the logs told, however they grew and
-//! were rotated, and however often the recorder was killed.
+//! `plimsoll record` on audit logs: what a store tells of logs that are gone is what the logs told, however they grew
+//! and were rotated, and however often the recorder was killed.
 
 use crate::support::{Ran, folder, hermetic, plimsoll, sample_bytes, write};
 use serde_json::Value;

@@ -178,7 +178,8 @@ fn few_events() -> Vec<String> {
     for (second, text) in [
         (
             90,
-            "compute, requested: pods=1,requests.cpu=250m, used: pods=9,requests.cpu=9750m, limited: pods=9,requests.cpu=10",
+            "compute, requested: pods=1,requests.cpu=250m, used: pods=9,requests.cpu=9750m, limited: \
+             pods=9,requests.cpu=10",
         ),
         (91, "compute, requested: requests.cpu=1500m, used: requests.cpu=9750m, limited: requests.cpu=10"),
         (92, "other, requested: count/jobs.batch=1, used: count/jobs.batch=999, limited: count/jobs.batch=999"),

@@ -23,7 +23,8 @@ use Answer::{Aside, But, Refused, Same};
 /// Peaks by second are known of some rows only (docs/rollup.md, section 6).
 const PEAK: Answer = But(&["peak_rps"]);
 
-/// Command, flag, the words of a command line that uses it (`SINCE` and `UNTIL` are edges of tiles), and what it answers.
+/// Command, flag, the words of a command line that uses it (`SINCE` and `UNTIL` are edges of tiles), and what it
+/// answers.
 const LIST: &[(&str, &str, &[&str], Answer)] = &[
     ("traffic", "", &["SOURCE"], PEAK),
     ("traffic", "--by", &["SOURCE", "--by", "verb,resource,code", "--top", "0"], PEAK),

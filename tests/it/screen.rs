@@ -31,7 +31,9 @@ impl Screen {
         let quoted: String = words.iter().fold(String::new(), |all, word| all + &format!(" '{word}'"));
         let program = env!("CARGO_BIN_EXE_plimsoll");
         let run = format!(
-            "env -i PATH=\"$PATH\" HOME='{}' TERM=screen-256color TMPDIR='{}' {above} '{program}' tui{quoted}; echo \"EXIT $?\"; stty -a | tr ';' '\\n' | grep -o -E '^ ?-?(icanon|echo)\\b|-?icanon|-?echo\\b' | sort -u | tr '\\n' ' '; echo; exec sleep 1000",
+            "env -i PATH=\"$PATH\" HOME='{}' TERM=screen-256color TMPDIR='{}' {above} '{program}' tui{quoted}; echo \
+             \"EXIT $?\"; stty -a | tr ';' '\\n' | grep -o -E '^ ?-?(icanon|echo)\\b|-?icanon|-?echo\\b' | sort -u | \
+             tr '\\n' ' '; echo; exec sleep 1000",
             home.display(),
             home.display()
         );

@@ -272,7 +272,12 @@ fn prometheus_takes_what_is_exported() {
     let open = folder();
     let path = write(open.path(), "page.txt", &body);
     let mut checker = Command::new(python());
-    checker.args(["-c", "import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as f\nprint(sum(len(x.samples) for x in f(open(sys.argv[1]).read())))", &path]);
+    checker.args([
+        "-c",
+        "import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families \
+         as f\nprint(sum(len(x.samples) for x in f(open(sys.argv[1]).read())))",
+        &path,
+    ]);
     let parsed = feed(checker, b"");
     assert_eq!(parsed.code, Some(0), "{}", parsed.stderr);
     let (_, head, packed) = serving.raw("GET /metrics HTTP/1.1\r\nAccept-Encoding: gzip\r\nX:", b"");

@@ -65,8 +65,8 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// The string literals of a source text with their lines, without those of its inline test module; joined where they are
-/// continued.
+/// The string literals of a source text with their lines, without those of its inline test module; joined where they
+/// are continued.
 fn literals(text: &str) -> Vec<(usize, String)> {
     let text = text.find("#[cfg(test)]\nmod ").map_or(text, |end| &text[..end]);
     let token =
@@ -128,7 +128,8 @@ fn sentences_and_names_use_the_terms_of_the_field() {
 
 #[test]
 fn the_check_finds_what_it_looks_for() {
-    let text = "// \"it is no comment\"\nlet a = \"the lease \\\n   is gone here\"; let b = r#\"one two three\"#; let c = '\"';\n\
+    let text = "// \"it is no comment\"\nlet a = \"the lease \\\n   is gone here\"; let b = r#\"one two three\"#; let \
+         c = '\"';\n\
                 #[cfg(test)]\nmod tests { let d = \"not looked at\"; }";
     assert_eq!(literals(text), [(2, "the lease is gone here".to_owned()), (3, "one two three".to_owned())]);
     let words: Vec<&str> = identifiers(text).map(|(_, word)| word).take(3).collect();

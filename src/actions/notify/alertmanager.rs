@@ -115,7 +115,8 @@ impl Alertmanager {
             "next_time": deed.stopped_by,
         });
         let until = at.saturating_add(self.hold);
-        json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(deed.at.min(at)), "endsAt": time::format(until) })
+        json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(deed.at.min(at)),
+            "endsAt": time::format(until) })
     }
 
     /// An episode: it stands for `hold`, or until it is over.
@@ -165,7 +166,8 @@ impl Alertmanager {
             annotations.insert("proposed".into(), proposed.into());
         }
         let since = alert.since.min(until);
-        let mut json = json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(since), "endsAt": time::format(until) });
+        let mut json = json!({ "labels": labels, "annotations": annotations, "startsAt": time::format(since),
+            "endsAt": time::format(until) });
         let is_plain =
             |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
         if let Some(link) = self.link.as_ref().filter(|_| is_plain(&gauge.key.namespace)) {

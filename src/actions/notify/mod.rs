@@ -1,12 +1,14 @@
-//! Messages to owners of quotas: what has still to be sent is on disk before it is sent, and what was sent is on disk at once after it.
+//! Messages to owners of quotas: what has still to be sent is on disk before it is sent, and what was sent is on disk
+//! at once after it.
 //!
 //! ```text
 //! decided ──► state.json ──► receiver ──► sent.log ──► state.json without it
 //!             fsync, rename   accepts      fsync
 //! ```
 //!
-//! A run that is killed before the receiver accepts has sent nothing: the next one sends it. One that is killed between the receiver's
-//! acceptance and our record of it sends it again, with the same id. Nothing else is sent twice, and nothing is lost.
+//! A run that is killed before the receiver accepts has sent nothing: the next one sends it. One that is killed between
+//! the receiver's acceptance and our record of it sends it again, with the same id. Nothing else is sent twice, and
+//! nothing is lost.
 
 pub mod deliver;
 pub mod standing;

@@ -102,7 +102,8 @@ impl<'l> Lowered<'l> {
         let was = self.was.number().map_or("-1 (v2: max)".to_owned(), |was| was.to_string());
         result.map_err(|error| {
             format!(
-                "COULD NOT RESTORE a limit: {error}; write {was} into {} yourself, or run plimsoll memory reclaim again",
+                "COULD NOT RESTORE a limit: {error}; write {was} into {} yourself, or run plimsoll memory reclaim \
+                 again",
                 file.display()
             )
         })

@@ -128,7 +128,8 @@ fn logs(store: &Store) -> Vec<(PathBuf, Vec<u8>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
     #[test]
-    fn days_are_those_of_all_points_in_order(steps in proptest::collection::vec(step(), 1..14), window in (0i32..8, 1i32..5)) {
+    fn days_are_those_of_all_points_in_order(steps in proptest::collection::vec(step(), 1..14),
+        window in (0i32..8, 1i32..5)) {
         let folder = tempfile::tempdir().unwrap();
         let store = open_or_make(folder.path()).unwrap();
         let mut writer = Writer::new(&store);
@@ -137,11 +138,13 @@ proptest! {
             match step {
                 Step::Append { n, minute, every, values } => {
                     let at = |i: usize| start(FIRST) + (minute + every * i as i64) * MINUTE;
-                    let batch: Vec<_> = values.iter().enumerate().map(|(i, value)| (n, at(i), f64::from(*value))).collect();
+                    let batch: Vec<_> = values.iter().enumerate().map(|(i, value)| (n, at(i),
+                        f64::from(*value))).collect();
                     append(&mut writer, &mut truth, &batch);
                 }
                 Step::Reopen => writer = Writer::new(&store),
-                Step::Seal { day } => prop_assert_eq!(seal(&store, start(FIRST + day), Some(&mut writer)).unwrap().losses, []),
+                Step::Seal { day } => prop_assert_eq!(seal(&store, start(FIRST + day),
+                    Some(&mut writer)).unwrap().losses, []),
                 Step::SealKilled { day } => {
                     let before = logs(&store);
                     prop_assert_eq!(seal(&store, start(FIRST + day), Some(&mut writer)).unwrap().losses, []);
@@ -164,7 +167,8 @@ proptest! {
             prop_assert_eq!(found.len(), wanted.len());
             for (n, (found, wanted)) in found.iter().zip(wanted).enumerate() {
                 let is_last = n + 1 == wanted_len(&part, &truth);
-                prop_assert!(found == wanted || is_last && Day { sustained: wanted.sustained, ..found.clone() } == *wanted, "{found:?} {wanted:?}");
+                prop_assert!(found == wanted || is_last && Day { sustained: wanted.sustained,
+                    ..found.clone() } == *wanted, "{found:?} {wanted:?}");
             }
         }
     }

@@ -436,7 +436,8 @@ fn finding(
     }
     let chance = match more.get("recommended_goaway_chance").and_then(serde_json::Value::as_f64) {
         Some(chance) => format!(
-            "set --goaway-chance={chance} on the apiservers, if clients reach them through a load balancer that spreads connections; "
+            "set --goaway-chance={chance} on the apiservers, if clients reach them through a load balancer that \
+             spreads connections; "
         ),
         None => String::new(),
     };

@@ -268,7 +268,10 @@ fn kubegateway(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String
     let schemas: Vec<Json> = limits
         .iter()
         .enumerate()
-        .map(|(number, limit)| json!({"name": slug(limit.whom, number), "tokenBucket": {"qps": limit.qps, "burst": limit.burst}}))
+        .map(|(number, limit)| {
+            json!({"name": slug(limit.whom, number),
+            "tokenBucket": {"qps": limit.qps, "burst": limit.burst}})
+        })
         .collect();
     let policies = limits.iter().enumerate().map(|(number, limit)| {
         let (field, subject) = match account(limit.whom) {
@@ -312,12 +315,16 @@ fn envoy(cluster: &str, limits: &[&Limit<'_>]) -> (Vec<String>, Map<String, Json
     let key = "plimsoll_agent";
     let descriptors: Vec<Json> = limits
         .iter()
-        .map(|limit| json!({"entries": [{"key": key, "value": limit.whom}], "token_bucket": bucket(limit.burst, limit.qps)}))
+        .map(|limit| {
+            json!({"entries": [{"key": key, "value": limit.whom}],
+            "token_bucket": bucket(limit.burst, limit.qps)})
+        })
         .collect();
     let actions = limits.iter().map(|limit| {
         let agent = format!("{}([/ ].*)?", regex::escape(limit.whom));
         let matcher = json!({"name": "user-agent", "string_match": {"safe_regex": {"regex": agent}}});
-        json!({"actions": [{"header_value_match": {"descriptor_key": key, "descriptor_value": limit.whom, "headers": [matcher]}}]})
+        json!({"actions": [{"header_value_match": {"descriptor_key": key, "descriptor_value": limit.whom,
+            "headers": [matcher]}}]})
     });
     let actions: Vec<Json> = actions.collect();
     let always = json!({"default_value": {"numerator": 100, "denominator": "HUNDRED"}});

@@ -26,7 +26,8 @@ fn owned(kind: &str, name: &str, uid: &str, by: Option<(&str, &str)>) -> Value {
     let owners = by.map(
         |(kind, uid)| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": uid, "controller": true}]),
     );
-    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "web", "uid": uid, "ownerReferences": owners}})
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "web", "uid": uid,
+        "ownerReferences": owners}})
 }
 
 #[test]
@@ -80,9 +81,12 @@ fn what_a_controller_makes_anew_is_left_out() {
 #[test]
 fn what_the_server_sets_is_removed() {
     let object = json!({
-        "apiVersion": "v1", "kind": "Service", "status": {"loadBalancer": {}}, "spec": {"clusterIP": "10.0.0.7", "ports": []},
-        "metadata": {"name": "s", "namespace": "web", "uid": "u", "resourceVersion": "7", "generation": 2, "selfLink": "/x", "generateName": "s-",
-            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z", "deletionGracePeriodSeconds": 0,
+        "apiVersion": "v1", "kind": "Service", "status": {"loadBalancer": {}},
+        "spec": {"clusterIP": "10.0.0.7", "ports": []},
+        "metadata": {"name": "s", "namespace": "web", "uid": "u", "resourceVersion": "7", "generation": 2,
+        "selfLink": "/x", "generateName": "s-",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "deletionGracePeriodSeconds": 0,
             "managedFields": [{}], "finalizers": ["foregroundDeletion"], "labels": {"a": "b"},
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
     });
@@ -92,7 +96,8 @@ fn what_the_server_sets_is_removed() {
         Some(&cluster(&[])),
     );
     let document = &done.documents[0];
-    let expected = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "web", "labels": {"a": "b"}},
+    let expected = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "s", "namespace": "web", "labels": {"a": "b"}},
         "spec": {"clusterIP": "10.0.0.7", "ports": []}});
     assert_eq!(Value::Object(document.object.clone()), expected);
     assert!(document.comments[0].contains("being deleted") && document.comments[1].contains("10.0.0.7"));
@@ -101,21 +106,27 @@ fn what_the_server_sets_is_removed() {
 
 #[test]
 fn jobs_pods_claims_and_accounts_are_made_fit() {
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "web", "labels": {"job-name": "j", "a": "b"}},
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "web",
+        "labels": {"job-name": "j", "a": "b"}},
         "spec": {"selector": {"matchLabels": {"controller-uid": "u"}},
-            "template": {"metadata": {"creationTimestamp": null, "labels": {"controller-uid": "u", "batch.kubernetes.io/job-name": "j", "a": "b"}}}}});
+            "template": {"metadata": {"creationTimestamp": null,
+            "labels": {"controller-uid": "u", "batch.kubernetes.io/job-name": "j", "a": "b"}}}}});
     let mut ended = job.clone();
     ended["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "web"}, "spec": {"nodeName": "n", "priority": 0,
-        "volumes": [{"name": "kube-api-access-x", "projected": {}}, {"name": "a-token-b", "secret": {"secretName": "a-token-b"}}, {"name": "own", "emptyDir": {}}],
-        "containers": [{"name": "c", "volumeMounts": [{"name": "kube-api-access-x"}, {"name": "own"}, {"name": "a-token-b"}]}]}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "web"},
+        "spec": {"nodeName": "n", "priority": 0,
+        "volumes": [{"name": "kube-api-access-x", "projected": {}},
+        {"name": "a-token-b", "secret": {"secretName": "a-token-b"}}, {"name": "own", "emptyDir": {}}],
+        "containers": [{"name": "c", "volumeMounts": [{"name": "kube-api-access-x"}, {"name": "own"},
+        {"name": "a-token-b"}]}]}});
     let claim = |volume: &str| {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": volume, "namespace": "web",
             "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": volume}})
     };
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "new"},
         "spec": {"claimRef": {"name": "new", "namespace": "web", "uid": "u", "resourceVersion": "1"}}});
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": "web"}, "secrets": [{"name": "gone"}, {"name": "here"}]});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": "web"},
+        "secrets": [{"name": "gone"}, {"name": "here"}]});
     let candidates = vec![
         candidate("/registry/jobs/web/j", "batch", "jobs", job),
         candidate("/registry/jobs/web/k", "batch", "jobs", ended),
@@ -141,7 +152,8 @@ fn jobs_pods_claims_and_accounts_are_made_fit() {
     );
     assert_eq!(
         found["Pod web/p"].object["spec"],
-        json!({"volumes": [{"name": "own", "emptyDir": {}}], "containers": [{"name": "c", "volumeMounts": [{"name": "own"}]}]})
+        json!({"volumes": [{"name": "own", "emptyDir": {}}], "containers": [{"name": "c",
+            "volumeMounts": [{"name": "own"}]}]})
     );
     let volume =
         |name: &str| found[&format!("PersistentVolumeClaim web/{name}")].object["spec"].get("volumeName").is_some();
@@ -177,7 +189,8 @@ fn what_others_need_comes_first() {
 #[test]
 fn secrets_are_only_counted_unless_wanted() {
     let secret = || {
-        let object = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": "s", "namespace": "web"}, "data": {"k": "c2VjcmV0"}});
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": "s", "namespace": "web"}, "data": {"k": "c2VjcmV0"}});
         vec![candidate("/registry/secrets/web/s", "", "secrets", object)]
     };
     let without = select(secret(), Options { all: true, secrets: false }, None);
@@ -188,12 +201,16 @@ fn secrets_are_only_counted_unless_wanted() {
 
 #[test]
 fn definitions_become_v1() {
-    let old = json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1beta1", "metadata": {"name": "a.b"}, "spec": {
+    let old = json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1beta1",
+        "metadata": {"name": "a.b"}, "spec": {
         "group": "b", "version": "v1", "preserveUnknownFields": false, "names": {"plural": "a"}, "scope": "Namespaced",
         "validation": {"openAPIV3Schema": {"type": "object"}}, "subresources": {"status": {}},
         "additionalPrinterColumns": [{"name": "c", "type": "string", "JSONPath": ".spec.c"}],
-        "versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "nullable": true}}}],
-        "conversion": {"strategy": "Webhook", "webhookClientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v1"]}}});
+        "versions": [{"name": "v1", "served": true, "storage": true},
+        {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object",
+            "nullable": true}}}],
+        "conversion": {"strategy": "Webhook", "webhookClientConfig": {"url": "https://x"},
+        "conversionReviewVersions": ["v1"]}}});
     let of = |object: Value| {
         let candidates = vec![candidate(
             "/registry/apiextensions.k8s.io/customresourcedefinitions/a.b",
@@ -210,16 +227,18 @@ fn definitions_become_v1() {
         new.object["spec"],
         json!({"group": "b", "names": {"plural": "a"}, "scope": "Namespaced",
         "versions": [
-            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}, "subresources": {"status": {}}, "additionalPrinterColumns": columns},
-            {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "nullable": true}}, "subresources": {"status": {}}, "additionalPrinterColumns": columns},
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+                "subresources": {"status": {}}, "additionalPrinterColumns": columns},
+            {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object",
+                "nullable": true}}, "subresources": {"status": {}}, "additionalPrinterColumns": columns},
         ],
-        "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v1"]}}})
+        "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"},
+        "conversionReviewVersions": ["v1"]}}})
     );
     assert!(new.comments.is_empty(), "{:?}", new.comments);
     // As of Kubernetes 1.7: one version, no schema.
-    let bare = of(
-        json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1beta1", "metadata": {"name": "a.b"}, "spec": {"version": "v1"}}),
-    );
+    let bare = of(json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1beta1",
+            "metadata": {"name": "a.b"}, "spec": {"version": "v1"}}));
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     assert_eq!(
         bare.object["spec"]["versions"],

@@ -287,7 +287,8 @@ fn object(kind: &str, name: &str, spec: Json) -> Map<String, Json> {
 pub fn level_object(level: &PriorityLevel) -> Map<String, Json> {
     let response = match level.limit {
         Limit::Queue { queues, hand_size, queue_length_limit } => {
-            json!({"type": "Queue", "queuing": {"queues": queues, "handSize": hand_size, "queueLengthLimit": queue_length_limit}})
+            json!({"type": "Queue", "queuing": {"queues": queues, "handSize": hand_size,
+                "queueLengthLimit": queue_length_limit}})
         }
         Limit::Reject | Limit::Exempt => json!({"type": "Reject"}),
     };
@@ -308,7 +309,10 @@ pub fn schema_object(schema: &FlowSchema) -> Map<String, Json> {
             json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}})
         }
     };
-    let resources = |rule: &ResourceRule| json!({"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources, "clusterScope": rule.cluster_scope, "namespaces": rule.namespaces});
+    let resources = |rule: &ResourceRule| {
+        json!({"verbs": rule.verbs, "apiGroups": rule.groups,
+        "resources": rule.resources, "clusterScope": rule.cluster_scope, "namespaces": rule.namespaces})
+    };
     let paths = |rule: &PathRule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths});
     let rules = schema.rules.iter().map(|rule| {
         json!({

@@ -487,7 +487,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn nothing_panics_and_nothing_is_nonsense(
-            values in prop::collection::vec(prop_oneof![6 => -1e3f64..1e3, 2 => Just(f64::NAN), 1 => Just(0.0), 1 => -1.7e308f64..1.7e308, 1 => Just(f64::INFINITY)], 0..300),
+            values in prop::collection::vec(prop_oneof![6 => -1e3f64..1e3, 2 => Just(f64::NAN), 1 => Just(0.0),
+                1 => -1.7e308f64..1.7e308, 1 => Just(f64::INFINITY)], 0..300),
             limit in prop::option::of(-1e4f64..1e4),
             step in prop::sample::select(vec![HOUR, DAY, HOUR / 4, 3 * DAY]),
             steps in 0usize..200,
@@ -516,7 +517,8 @@ mod tests {
             let values: Vec<f64> = (0..200).map(|at| 500.0 + 3.0 * at as f64 + 40.0 * noise(at + seed * 331)).collect();
             let factor = 2f64.powi(up);
             let one = forecast(&grid(DAY, values.clone()), Some(1_400.0), &options(60));
-            let other = forecast(&grid(DAY, values.iter().map(|value| value * factor).collect()), Some(1_400.0 * factor), &options(60));
+            let other = forecast(&grid(DAY, values.iter().map(|value| value * factor).collect()),
+                Some(1_400.0 * factor), &options(60));
             prop_assert_eq!(one.reached, other.reached);
             prop_assert_eq!(one.probability, other.probability);
             for (a, b) in one.path.iter().zip(&other.path) {

@@ -255,10 +255,14 @@ fn cells(row: &Row<'_>, told: &ForecastInput) -> Vec<Value> {
     let seasons: Vec<f64> = forecast.seasons.iter().map(|steps| *steps as f64 * told.step as f64 / 1e6).collect();
     let drivers = drivers::of(target).into_iter();
     let drivers: Vec<Json> = drivers
-        .map(|driver| json!({"name": driver.name, "growth_per_week": number(Some(driver.per_week)), "share": number(Some(driver.share))}))
+        .map(|driver| {
+            json!({"name": driver.name, "growth_per_week": number(Some(driver.per_week)),
+            "share": number(Some(driver.share))})
+        })
         .collect();
     let backtest = forecast.backtest.map_or(Json::Null, |tried| {
-        json!({"mase": number(Some(tried.mase)), "coverage": number(Some(tried.coverage)), "error": number(Some(tried.error)),
+        json!({"mase": number(Some(tried.mase)), "coverage": number(Some(tried.coverage)),
+            "error": number(Some(tried.error)),
                "origins": tried.origins, "steps": tried.steps})
     });
     let mut cells = vec![
@@ -430,7 +434,8 @@ fn lead(rows: &[Row<'_>], told: &ForecastInput) -> Vec<String> {
     let mut lead = vec![first];
     if rows.iter().any(|row| row.target.limit.is_some()) {
         lead.push(format!(
-            "REACHED: median date the limit is reached. RANGE: 10th to 90th percentile. CHANCE: probability within {ahead}."
+            "REACHED: median date the limit is reached. RANGE: 10th to 90th percentile. CHANCE: probability within \
+             {ahead}."
         ));
     }
     lead

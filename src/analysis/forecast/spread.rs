@@ -184,7 +184,8 @@ mod tests {
             // (minimax).
             for at in 0..values.len() {
                 let mean = |from: usize, to: usize| values[from..=to].iter().sum::<f64>() / (to - from + 1) as f64;
-                let best = (0..=at).map(|from| (at..values.len()).map(|to| mean(from, to)).fold(f64::INFINITY, f64::min)).fold(f64::NEG_INFINITY, f64::max);
+                let best = (0..=at).map(|from| (at..values.len()).map(|to| mean(from, to)).fold(f64::INFINITY,
+                    f64::min)).fold(f64::NEG_INFINITY, f64::max);
                 prop_assert!((found[at] - best).abs() < 1e-9, "{found:?} {best}");
             }
         }
@@ -194,7 +195,8 @@ mod tests {
             let mut errors = errors;
             errors[gap] = f64::NAN;
             let spread = Spread::new(&errors, 12, 4, 30, 0.01);
-            let widths: Vec<f64> = (0..80).map(|lead| { let (below, above) = spread.interval(lead); assert!(below <= 0.0 && above >= 0.0); above - below }).collect();
+            let widths: Vec<f64> = (0..80).map(|lead| { let (below,
+                above) = spread.interval(lead); assert!(below <= 0.0 && above >= 0.0); above - below }).collect();
             prop_assert!(widths.windows(2).all(|two| two[1] >= two[0] * (1.0 - 1e-9)), "{widths:?}");
         }
     }

@@ -101,7 +101,8 @@ const fn open(
     Rule { is_open: true, ..rule(kind, words, least, severity, stopped_by) }
 }
 
-const BY_NAME: &str = "require an annotation that repeats the object's name before deletion (ValidatingAdmissionPolicy; plimsoll guard \
+const BY_NAME: &str = "require an annotation that repeats the object's name before deletion \
+     (ValidatingAdmissionPolicy; plimsoll guard \
      policies)";
 const BY_RIGHTS: &str = "grant this verb on this resource only to the deployment pipeline";
 const BY_REVIEW: &str = "change it only through a repository with reviews";

@@ -315,7 +315,10 @@ pub fn report(measured: &Measured<'_>, inputs: Vec<InputReport>, shape: &Shape) 
         seconds: (to - from) as f64 / SECOND as f64,
     });
     let profiles: Vec<serde_json::Value> = (measured.profiles.iter())
-        .map(|p| json!({"path": p.path, "instance": p.instance, "at": p.at.map(time::format), "samples": p.samples, "base": shape.compares && p.when == 0}))
+        .map(|p| {
+            json!({"path": p.path, "instance": p.instance, "at": p.at.map(time::format), "samples": p.samples,
+            "base": shape.compares && p.when == 0})
+        })
         .collect();
     let mut coverage = serde_json::Map::new();
     coverage.insert("source".to_owned(), json!("heap"));

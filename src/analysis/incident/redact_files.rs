@@ -362,9 +362,12 @@ mod tests {
     fn event() -> Json {
         json!({
             "auditID": "a", "verb": "get", "requestURI": "/api/v1/namespaces/events/pods/web-1/log?container=web-1",
-            "user": {"username": "system:serviceaccount:events:bot", "groups": ["system:serviceaccounts:events", "payments"], "extra": {"mail": ["x@y.z"]}},
-            "objectRef": {"resource": "pods", "namespace": "events", "name": "web-1"}, "sourceIPs": ["10.1.2.3", "2001:db8::1"],
-            "responseStatus": {"message": "pods \"web-1\" is forbidden: exceeded quota: team, requested: pods=1", "code": 403},
+            "user": {"username": "system:serviceaccount:events:bot",
+            "groups": ["system:serviceaccounts:events", "payments"], "extra": {"mail": ["x@y.z"]}},
+            "objectRef": {"resource": "pods", "namespace": "events", "name": "web-1"},
+            "sourceIPs": ["10.1.2.3", "2001:db8::1"],
+            "responseStatus": {"message": "pods \"web-1\" is forbidden: exceeded quota: team, requested: \
+             pods=1", "code": 403},
         })
     }
 
@@ -426,7 +429,8 @@ mod tests {
                 .replace("web-1", "name-1")
                 .replace("10.0.0.1", "address-1")
         );
-        let dump = "PriorityLevelName, FlowSchemaName, UserName, Verb, APIPath, Namespace, Name\nshop, shop, jane, list, /api/v1/namespaces/shop/pods, shop, \n";
+        let dump = "PriorityLevelName, FlowSchemaName, UserName, Verb, APIPath, Namespace, Name\nshop, shop, jane, \
+             list, /api/v1/namespaces/shop/pods, shop, \n";
         let mut met = SeenNames::new();
         meet_dump(dump, &mut met);
         let redacted = Names::new(met).redact_dump(dump);

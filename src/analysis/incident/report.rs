@@ -215,7 +215,8 @@ fn card(card: &Card) -> Json {
         .map(|(what, [before, within])| json!({"what": what, "before_rps": before, "within_rps": within}))
         .collect();
     json!({
-        "user": card.user, "agent": card.agent, "before_rps": before, "within_rps": within, "added_share": card.share, "asks": asks,
+        "user": card.user, "agent": card.agent, "before_rps": before, "within_rps": within, "added_share": card.share,
+        "asks": asks,
         "findings": card.findings.iter().map(|finding| finding.fingerprint.as_str()).collect::<Vec<_>>(),
     })
 }
@@ -283,9 +284,19 @@ fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
         })
     };
     let charts = incident.charts.iter().map(|chart| {
-        let line = |points: &Vec<(Micros, f64)>| points.iter().map(|(at, value)| json!([seconds(*at), value])).collect::<Vec<_>>();
-        let lines: Vec<Json> = chart.lines.iter().map(|(name, points)| json!({"name": name, "points": line(points)})).collect();
-        json!({"name": chart.name, "title": chart.title, "unit": chart.unit.name(), "source": chart.source.name(), "lines": lines})
+        let line = |points: &Vec<(Micros, f64)>| {
+            points.iter().map(|(at, value)| json!([seconds(*at), value])).collect::<Vec<_>>()
+        };
+        let lines: Vec<Json> = chart
+            .lines
+            .iter()
+            .map(|(name, points)| {
+                json!({"name": name,
+            "points": line(points)})
+            })
+            .collect();
+        json!({"name": chart.name, "title": chart.title, "unit": chart.unit.name(), "source": chart.source.name(),
+            "lines": lines})
     });
     vec![
         ("title", json!(incident.title)),

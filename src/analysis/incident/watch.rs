@@ -51,8 +51,8 @@ impl Watching {
         }
     }
 
-    /// What is new in these episodes, which are all of the last time, in order of time. They keep the id under which they
-    /// were first reported.
+    /// What is new in these episodes, which are all of the last time, in order of time. They keep the id under which
+    /// they were first reported.
     pub fn news(&mut self, episodes: &[Episode]) -> Vec<EpisodeNews> {
         let mut news = Vec::new();
         for own in episodes {

@@ -187,7 +187,8 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     joined
 }
 
-/// Whether the same apiserver was away in both, or restarted: all that is known of one that is `alone` is that nothing ended.
+/// Whether the same apiserver was away in both, or restarted: all that is known of one that is `alone` is that nothing
+/// ended.
 fn is_crash_loop(a: &Draft, b: &Draft, is_alone: bool) -> bool {
     let away = |own: &Deviation| match own.signal {
         Signal::Away(instance) => Some(Some((own.source, instance))),

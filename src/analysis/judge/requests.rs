@@ -47,7 +47,8 @@ impl Grid {
         (self.first() + at as i64) * self.tile
     }
 
-    /// What rose between two moments, spread evenly over the time between them: `take` is given each interval and its part.
+    /// What rose between two moments, spread evenly over the time between them: `take` is given each interval and its
+    /// part.
     pub fn spread(self, (from, to): Span, increase: f64, mut take: impl FnMut(usize, f64)) {
         if from >= to {
             return;
@@ -165,8 +166,8 @@ impl Class {
     }
 }
 
-/// Whether requests with this verb last, whatever they are for: when one ends, and how long it took, says nothing of the
-/// load.
+/// Whether requests with this verb last, whatever they are for: when one ends, and how long it took, says nothing of
+/// the load.
 pub fn is_long_running(verb: &str) -> bool {
     matches!(verb, "watch" | "connect" | "proxy")
 }

@@ -22,7 +22,8 @@ const MIN_SHARE: f64 = 0.012;
 const MIN_PART: f64 = 0.1;
 /// Impact that pauses for less than this goes on, in µs.
 const PAUSE: Micros = 20 * SECOND;
-/// What is bad all the time is this quantile of its parts over intervals: a longer episode than the rest would be usual.
+/// What is bad all the time is this quantile of its parts over intervals: a longer episode than the rest would be
+/// usual.
 const USUAL: f64 = 0.35;
 /// Each part is that of so many intervals to both sides, too.
 const AROUND: usize = 3;
@@ -199,7 +200,8 @@ impl Impact {
 
 fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
     let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
-    // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals only.
+    // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals
+    // only.
     let around = |at: usize| {
         let own = &counts[at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())];
         own.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))

@@ -119,7 +119,8 @@ fn listed_more(seconds: f32) -> Made {
 
 #[test]
 fn who_asks_for_more_of_what_takes_long_makes_nobody_slower() {
-    // All requests together have a 99th percentile of 8 ms, then of 200 ms; those that were asked for before keep theirs.
+    // All requests together have a 99th percentile of 8 ms, then of 200 ms; those that were asked for before keep
+    // theirs.
     let found = judged(&listed_more(0.008), None);
     assert_eq!((found.len(), found[0].grade), (1, Grade::Surge), "{found:?}");
     let [before, within] = &found[0].profiles[0].1;

@@ -169,8 +169,8 @@ pub fn judge(input: &Input<'_>) -> Judged {
     Judged { episodes: judged, series }
 }
 
-/// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times, and
-/// by so much.
+/// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times,
+/// and by so much.
 fn is_slower(case: &Case<'_>) -> bool {
     let Some(view) = case.views.first().filter(|view| view.before.seconds >= MIN_BASELINE_S) else { return false };
     SLOWER_BY_S.iter().any(|(q, by)| {

@@ -327,7 +327,8 @@ fn of_checks(checks: &[Check], idle_leases: u64, file: &File) -> Vec<crate::mode
                 &[],
                 format!("{} can't be read: {what}", counted(check.failed, "value")),
                 &evidence,
-                "an apiserver can't serve such objects, nor lists of their resource: compare with another member's snapshot, then delete them by key",
+                "an apiserver can't serve such objects, nor lists of their resource: compare with another member's \
+                 snapshot, then delete them by key",
             ),
             "leases" => found.add(
                 "etcd-orphan-lease",

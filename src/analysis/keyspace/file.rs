@@ -82,7 +82,8 @@ impl File {
         let alarms: Vec<Json> =
             self.alarms.iter().map(|(member, alarm)| json!({"member": member, "alarm": alarm})).collect();
         let value = json!({
-            "source": "etcd", "entries": entries, "decoded": self.decoded, "damaged": self.damages.0, "damages": self.damages.1,
+            "source": "etcd", "entries": entries, "decoded": self.decoded, "damaged": self.damages.0,
+            "damages": self.damages.1,
             "consistent_index": self.consistent_index, "term": self.term, "storage_version": self.storage_version,
             "compaction_under_way": self.compacting, "leases": self.leases, "members": members, "alarms": alarms,
         });

@@ -267,8 +267,14 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
             "etcd-hot-key",
             Severity::Warning,
             &[("key", key)],
-            format!("{key} was written {} times since the last compaction: {} of all writes", grouped(own), of(own, writes)),
-            &json!({"writes": own, "writes_per_hour": number(&row[per_hour]), "share": own as f64 / writes.max(1) as f64}),
+            format!(
+                "{key} was written {} times since the last compaction: {} of all \
+                 writes",
+                grouped(own),
+                of(own, writes)
+            ),
+            &json!({"writes": own, "writes_per_hour": number(&row[per_hour]),
+                "share": own as f64 / writes.max(1) as f64}),
             "find who writes it (plimsoll traffic --by user,agent --where resource=...); have it write only changes, \
              and less often",
         );
@@ -285,7 +291,8 @@ pub(super) fn of_free_pages(file: &File, runs: u64, pages: u64, middle: Option<u
             &[],
             format!("{} free pages are in {} runs, half of them at most 2 pages long", grouped(pages), grouped(runs)),
             &json!({"free_pages": pages, "free_runs": runs}),
-            "defragment in a quiet hour; members that run with --bootstrap-defrag-threshold-megabytes (before 3.6: --experimental-bootstrap-defrag-threshold-megabytes) do it when they start",
+            "defragment in a quiet hour; members that run with --bootstrap-defrag-threshold-megabytes (before 3.6: \
+             --experimental-bootstrap-defrag-threshold-megabytes) do it when they start",
         );
     }
 }

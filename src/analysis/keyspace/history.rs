@@ -211,7 +211,8 @@ fn lead(file: &File, total: Sum, window: Option<(i64, i64)>, returnable: u64) ->
             bytes(total.written as f64)
         ),
         format!(
-            "Compaction would free {} of dead revisions; defragmentation then returns these and the free pages: about {} of {} ({}).",
+            "Compaction would free {} of dead revisions; defragmentation then returns these and the free pages: about \
+             {} of {} ({}).",
             bytes(total.history as f64),
             bytes(returnable as f64),
             bytes(file.db_bytes as f64),

@@ -155,7 +155,7 @@ impl Health<'_> {
                 "etcd-slow-fsync",
                 severity,
                 confidence,
-                format!("{name}: WAL fsync p99 is {} ms or more", counted(count as u64, "write"), significant(ms)),
+                format!("{name}: WAL fsync p99 is {} ms or more ({})", significant(ms), counted(count as u64, "write")),
                 json!({"wal_fsync_p99_ms": ms, "fsyncs": count, "recommended_ms": FSYNC_MS[0]}),
                 "give etcd a dedicated disk with low write latency (local SSD), without other writers (logs, image \
                  pulls, backups)",
@@ -167,9 +167,9 @@ impl Health<'_> {
                 severity,
                 confidence,
                 format!(
-                    "{name}: backend commit p99 is {} ms or more",
-                    counted(count as u64, "commit"),
-                    significant(ms)
+                    "{name}: backend commit p99 is {} ms or more ({})",
+                    significant(ms),
+                    counted(count as u64, "commit")
                 ),
                 json!({"commit_p99_ms": ms, "commits": count, "recommended_ms": COMMIT_MS[0]}),
                 "check the disk's latency; a fragmented database (long free-list) slows commits too: defragment, one \

@@ -124,14 +124,18 @@ pub fn coverage(facts: &Facts, losses: &[Loss]) -> Map<String, Json> {
     let instance = |i: &Instance| {
         let start = i.start.map(|start| time::format((start * 1e6) as Micros));
         json!({
-            "cluster": i.cluster, "instance": i.name, "component": i.component.name(), "version": i.version, "pages": i.pages,
+            "cluster": i.cluster, "instance": i.name, "component": i.component.name(), "version": i.version,
+            "pages": i.pages,
             "from": time::format(i.from), "to": time::format(i.to), "seconds": i.seconds, "since_start": i.since_start,
             "started": start, "restarts": i.restarts,
         })
     };
     let lost: Vec<Json> = losses
         .iter()
-        .map(|l| json!({"path": l.path, "line": l.line, "offset": l.offset, "reason": l.kind.explain().0, "count": l.count, "detail": l.detail}))
+        .map(|l| {
+            json!({"path": l.path, "line": l.line, "offset": l.offset, "reason": l.kind.explain().0,
+            "count": l.count, "detail": l.detail})
+        })
         .collect();
     let value = json!({
         "source": "metrics",

@@ -289,12 +289,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_give_the_seats(wanted in prop::collection::vec(1u32..40, 1..8), server in 100u32..3_000, others in 30u32..400) {
+        fn shares_give_the_seats(wanted in prop::collection::vec(1u32..40, 1..8), server in 100u32..3_000,
+            others in 30u32..400) {
             let sum: u32 = wanted.iter().sum();
             match shares(&wanted, server, others) {
                 None => prop_assert!(server - sum.min(server) <= server / 2),
                 Some(shares) => {
-                    let level = |shares| PriorityLevel { name: String::new(), shares, lendable_percent: 0, borrowing_limit_percent: None, limit: Limit::Reject };
+                    let level = |shares| PriorityLevel { name: String::new(), shares, lendable_percent: 0,
+                        borrowing_limit_percent: None, limit: Limit::Reject };
                     let all: Vec<PriorityLevel> = shares.iter().copied().chain([others]).map(level).collect();
                     for (level, wanted) in all.iter().zip(&wanted) {
                         let seats = nominal(server, level, &all);
@@ -305,7 +307,8 @@ mod tests {
         }
 
         #[test]
-        fn demand_is_the_same_in_any_order(mut times in prop::collection::vec((0i64..90_000_000, 0i64..20_000), 1..300), cut in 0usize..300) {
+        fn demand_is_the_same_in_any_order(mut times in prop::collection::vec((0i64..90_000_000, 0i64..20_000),
+            1..300), cut in 0usize..300) {
             let add = |times: &[(i64, i64)]| {
                 let mut demand = Demand::default();
                 times.iter().for_each(|(at, lasts)| demand.add(at * 1_000, (at + lasts) * 1_000));

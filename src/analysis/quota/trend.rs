@@ -25,8 +25,8 @@ pub struct Trend {
     pub days: usize,
 }
 
-/// The trend of the daily maxima of the last [`MAX_DAYS`] full days before `today`; `None` where fewer than [`MIN_DAYS`] are
-/// known.
+/// The trend of the daily maxima of the last [`MAX_DAYS`] full days before `today`; `None` where fewer than
+/// [`MIN_DAYS`] are known.
 ///
 /// The slope is the median of the slopes between any two days, the height the median of what is left over (Sen 1968).
 pub fn trend(days: &[Day], today: i32) -> Option<Trend> {

@@ -1,5 +1,5 @@
-//! Where roll-ups folded rows: parts of one log are exactly the whole only where none of them did so in a tile that both
-//! have rows in.
+//! Where roll-ups folded rows: parts of one log are exactly the whole only where none of them did so in a tile that
+//! both have rows in.
 
 use super::keys::OTHER;
 use super::rows::{SourceSet, Sources};

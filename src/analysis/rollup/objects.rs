@@ -63,7 +63,8 @@ impl Object {
     }
 }
 
-/// What a client did with an object in one of the first tiles, or the last: parts that meet in a tile judge it together.
+/// What a client did with an object in one of the first tiles, or the last: parts that meet in a tile judge it
+/// together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeObject {
     /// The tile, in units of its length.

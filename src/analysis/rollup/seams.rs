@@ -1,5 +1,5 @@
-//! What a roll-up keeps of its beginning and its end, so that parts of one log that follow one another in time become the
-//! roll-up of the whole (docs/rollup.md, section 7).
+//! What a roll-up keeps of its beginning and its end, so that parts of one log that follow one another in time become
+//! the roll-up of the whole (docs/rollup.md, section 7).
 
 use super::edge_writes::EdgeWrites;
 use super::keys::{Keys, TrafficKey};
@@ -20,7 +20,8 @@ pub struct Seams {
     pub(super) started: Vec<(u128, Start<Open>)>,
     /// Those that ended and began before the log does.
     pub(super) ended: Vec<(u128, Open)>,
-    /// The first requests of each kind: facts of them may need what came before. With the number of client and resource.
+    /// The first requests of each kind: facts of them may need what came before. With the number of client and
+    /// resource.
     pub(super) firsts: Vec<(Request, u32)>,
     /// What is remembered of requests at the end, by actor, verb and URI.
     pub(super) lasts: Vec<(u64, Last)>,
@@ -262,8 +263,8 @@ impl Joints {
         Ok(())
     }
 
-    /// Joins all of them, in the order of time: facts between two parts are made, requests that began in one and ended in
-    /// another become one, and what is left are the seams of the whole. Gives what is to be taken back.
+    /// Joins all of them, in the order of time: facts between two parts are made, requests that began in one and ended
+    /// in another become one, and what is left are the seams of the whole. Gives what is to be taken back.
     pub(super) fn join(mut self, part: &mut Part) -> Vec<Undone> {
         if let [(_, only)] = self.0.as_mut_slice() {
             part.seams = Some(std::mem::take(only));

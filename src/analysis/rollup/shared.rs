@@ -1,4 +1,5 @@
-//! Rows that several roll-ups share: of a window of time the roll-up has some of the rows of the whole, and copies none.
+//! Rows that several roll-ups share: of a window of time the roll-up has some of the rows of the whole, and copies
+//! none.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What a roll-up that is held in memory keeps beside its tables, so that a window of it is the roll-up of the log's
-//! window: the ends of tiles, arrivals by second of every kind of request, and the long-running requests whose start and
-//! end may lie on two sides of the window's edge.
+//! window: the ends of tiles, arrivals by second of every kind of request, and the long-running requests whose start
+//! and end may lie on two sides of the window's edge.
 
 use crate::model::time::{Micros, SECOND, together};
 use std::collections::BTreeMap;

@@ -90,7 +90,8 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         .clone_into(&mut waits.remedy);
     evidence(
         &mut waits,
-        json!({"queued": level.queued, "executing": level.executing, "oldest_wait_ms": ms(Some(oldest)), "seats": level.seats,
+        json!({"queued": level.queued, "executing": level.executing, "oldest_wait_ms": ms(Some(oldest)),
+            "seats": level.seats,
                "seats_queued": level.seats_queued, "limit": level.limits[1].or(level.limits[0])}),
     );
     found.push(waits);
@@ -121,7 +122,8 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         .clone_into(&mut one.remedy);
     evidence(
         &mut one,
-        json!({"demand_share": share(most.demand(), demand), "seats_executing": most.seats, "seats_queued": most.seats_queued,
+        json!({"demand_share": share(most.demand(), demand), "seats_executing": most.seats,
+            "seats_queued": most.seats_queued,
                "executing": most.executing, "queued": most.queued, "others_oldest_wait_ms": ms(Some(others_wait))}),
     );
     found.push(one);

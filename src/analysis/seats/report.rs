@@ -407,8 +407,10 @@ fn notes(seats: &Seats, read: &Read<'_, '_>) -> Vec<String> {
 
 fn coverage(seats: &Seats, clients: Option<&Clients<'_>>) -> Map<String, Json> {
     let captures = seats.captures.iter().map(|capture| {
-        json!({"cluster": capture.cluster, "instance": capture.instance, "at": time::format(capture.at), "at_from": capture.moment.name(),
-               "details": capture.details, "lists_executing": capture.lists_executing, "left_out_pages": capture.left_out})
+        json!({"cluster": capture.cluster, "instance": capture.instance, "at": time::format(capture.at),
+            "at_from": capture.moment.name(),
+               "details": capture.details, "lists_executing": capture.lists_executing,
+               "left_out_pages": capture.left_out})
     });
     let mut coverage = Map::new();
     coverage.insert("captures".to_owned(), captures.collect());

@@ -207,13 +207,19 @@ fn coverage(breakdown: &Breakdown, reading: &Reading) -> Map<String, Json> {
     let lost: Vec<Json> = reading
         .losses
         .iter()
-        .map(|loss| json!({"path": loss.path, "line": loss.line, "offset": loss.offset, "reason": loss.kind.explain().0, "count": loss.count, "detail": loss.detail}))
+        .map(|loss| {
+            json!({"path": loss.path, "line": loss.line, "offset": loss.offset,
+            "reason": loss.kind.explain().0, "count": loss.count, "detail": loss.detail})
+        })
         .collect();
     let streams: Vec<Json> = reading
         .streams
         .iter()
         .zip(&reading.coverage)
-        .map(|((cluster, instance), c)| json!({"cluster": cluster, "instance": instance, "events": c.total(), "first": c.first.map(time::format), "last": c.last.map(time::format)}))
+        .map(|((cluster, instance), c)| {
+            json!({"cluster": cluster, "instance": instance, "events": c.total(),
+            "first": c.first.map(time::format), "last": c.last.map(time::format)})
+        })
         .collect();
     let value = json!({
         "source": "audit",

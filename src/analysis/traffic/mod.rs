@@ -136,7 +136,8 @@ pub struct Row {
     pub dims: Vec<String>,
     /// The counts.
     pub stats: Stats,
-    /// Largest number of requests that arrived in ten consecutive seconds, by ten; `None` where a roll-up does not tell.
+    /// Largest number of requests that arrived in ten consecutive seconds, by ten; `None` where a roll-up does not
+    /// tell.
     pub peak_rps: Option<f64>,
 }
 

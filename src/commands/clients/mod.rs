@@ -41,8 +41,10 @@ EXAMPLES
   plimsoll clients bundle/ --emit watch-cache            # seconds of history in watch caches, and who falls out
   plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
 
-A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding means, from which
-threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: docs/flowcontrol.md.")]
+A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding \
+means, from which
+threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: \
+docs/flowcontrol.md.")]
 pub struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. With --seats: dump pages of
     /// API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.

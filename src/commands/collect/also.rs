@@ -152,7 +152,10 @@ pub(super) fn once(taker: &mut Taker<'_>) -> io::Result<()> {
                 taker.miss(
                     "file",
                     &of,
-                    format!("{of}: looks like an audit log that can't be read, and may hold bodies; --with-bodies takes it as it is"),
+                    format!(
+                        "{of}: looks like an audit log that can't be read, and may hold bodies; --with-bodies \
+                         takes it as it is"
+                    ),
                 );
                 continue;
             }

@@ -101,7 +101,8 @@ impl Taker<'_> {
             Err(error) => {
                 self.refused(what, of, &error);
                 if self.row(what, of).is_forbidden && path == apf::PATHS[0] {
-                    self.row(what, of).why += "; the other two pages of that folder need the same (nonResourceURLs [/debug/api_priority_and_fairness/*])";
+                    self.row(what, of).why += "; the other two pages of that folder need the same (nonResourceURLs \
+                         [/debug/api_priority_and_fairness/*])";
                 }
             }
         }

@@ -222,7 +222,8 @@ impl<'a> Taker<'a> {
             "instances": self.cluster.apiservers().iter().map(|server| server.name.as_str()).collect::<Vec<_>>(),
             "time": "file names are Unix seconds, UTC",
             "collected": {
-                "by": concat!("plimsoll ", env!("CARGO_PKG_VERSION")), "from": time::format(self.from), "to": time::format(to),
+                "by": concat!("plimsoll ", env!("CARGO_PKG_VERSION")), "from": time::format(self.from),
+                "to": time::format(to),
                 "audit_bodies": if self.args.with_bodies { "kept" } else { "sizes only" },
                 "names": if self.args.redact { "pseudonyms" } else { "kept" },
                 "missing": missing, "stopped_early": self.stop.load(Ordering::Relaxed),

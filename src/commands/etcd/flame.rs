@@ -22,7 +22,8 @@ EXAMPLES
   plimsoll etcd flame snapshot.db -o folded | sort -t ' ' -k2 -nr | head
 
 FORMS
-  -o svg      (default) frames are resource, namespace, and what names have in common; with --diff red has grown and blue has shrunk
+  -o svg      (default) frames are resource, namespace, and what names have in common; with --diff red has grown and \
+  blue has shrunk
   -o folded   a line for each of these: resource;namespace;name weight; with --diff both weights")]
 pub(super) struct Args {
     #[command(flatten)]

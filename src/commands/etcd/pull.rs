@@ -31,7 +31,8 @@ EXAMPLES
   plimsoll etcd pull --endpoints https://etcd:2379 --cacert ca.crt \\
     --user root --password-file password -f snapshot.db
 
-A member reads its whole database for this: take one that is not the leader. A snapshot holds all Secrets: the file is its owner's alone.")]
+A member reads its whole database for this: take one that is not the leader. A snapshot holds all Secrets: the file \
+is its owner's alone.")]
 pub(super) struct Args {
     /// Members, with commas between; each is tried until one has sent all.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true, value_parser = Endpoint::parse)]

@@ -15,7 +15,8 @@ use crate::model::time::Micros;
 EXAMPLES
   plimsoll etcd split snapshot.db
 
-A resource is worth a move with a fifth of the bytes (live and history) or of the writes since the last compaction; Events with a twentieth. Take a
+A resource is worth a move with a fifth of the bytes (live and history) or of the writes since the last compaction; \
+Events with a twentieth. Take a
 snapshot shortly before a compaction, so that it shows 5 minutes of writes.")]
 pub(super) struct Args {
     #[command(flatten)]

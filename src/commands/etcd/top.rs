@@ -16,7 +16,8 @@ EXAMPLES
   plimsoll etcd top snapshot.db
   plimsoll etcd top snapshot.db --sort-by managed_fields_bytes --top 10
 
---sort-by takes live_bytes (default), history_bytes, revisions, managed_fields_bytes, annotation_bytes, last_applied_bytes.")]
+--sort-by takes live_bytes (default), history_bytes, revisions, managed_fields_bytes, annotation_bytes, \
+last_applied_bytes.")]
 pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,

@@ -38,7 +38,8 @@ const PICTURES: usize = 6;
 #[command(after_help = "\
 SOURCE
   a store          the folder that plimsoll record keeps: all its series and their limits
-  CSV              first line: name,LABEL…,time,value in any order; may be packed with gzip or zstd; - for standard input
+  CSV              first line: name,LABEL…,time,value in any order; may be packed with gzip or zstd; - for standard \
+  input
   Parquet          the same columns, or a store's own files
   JSON             what Prometheus answers to /api/v1/query_range
   --prometheus     quotas, requests, nodes, objects, API requests, seats and etcd; --query adds series of your own
@@ -89,10 +90,12 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = crate::sources::limits::amount, help_heading = "Limits")]
     etcd_quota: Option<f64>,
     /// A limit that is reached within this time is a warning.
-    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"), help_heading = "Limits")]
+    #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"),
+        help_heading = "Limits")]
     warn_within: Micros,
     /// A limit that is reached within this time is critical; --fail-on gives the exit code.
-    #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = length_parser(1, "12h, 30d, 8w"), help_heading = "Limits")]
+    #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = length_parser(1, "12h, 30d, 8w"),
+        help_heading = "Limits")]
     critical_within: Micros,
     /// What if this is added: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
     #[arg(long = "add", value_name = "WHAT", help_heading = "What if")]

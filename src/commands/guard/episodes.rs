@@ -25,8 +25,10 @@ const COLUMNS: [&str; 9] = ["id", "grade", "state", "from", "to", "cause", "conf
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 EXAMPLES
-  plimsoll guard episodes /var/log/kubernetes/ --since -6h --fail-on critical     # for cron: 1 if users noticed something
-  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml      # reports those that begin, get worse, end
+  plimsoll guard episodes /var/log/kubernetes/ --since -6h --fail-on critical     # for cron: 1 if users noticed \
+  something
+  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml      # reports those that begin, get \
+  worse, end
 
 How episodes are found: docs/judge.md. All about one: plimsoll report, plimsoll compare SOURCE --episode ID.")]
 pub(super) struct Args {
@@ -39,13 +41,16 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["since", "until"])]
     follow: bool,
     /// Time between judgements.
-    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "follow", value_parser = duration_parser(1, "10s, 1m"))]
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "follow",
+        value_parser = duration_parser(1, "10s, 1m"))]
     every: Duration,
     /// Length of the time that is judged; longer gives a better baseline, and is read in full each time.
-    #[arg(long, value_name = "DURATION", default_value = "30m", requires = "follow", value_parser = duration_parser(60, "30m, 2h"))]
+    #[arg(long, value_name = "DURATION", default_value = "30m", requires = "follow",
+        value_parser = duration_parser(60, "30m, 2h"))]
     last: Duration,
     /// End after this time [default: on SIGINT or SIGTERM].
-    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = duration_parser(0, "30s, 5m, 12h"))]
+    #[arg(long = "for", value_name = "DURATION", requires = "follow",
+        value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,
     #[command(flatten)]
     mail: MailFlags,

@@ -33,7 +33,8 @@ pub(super) struct FollowFlags {
     #[arg(long, conflicts_with_all = ["until", "before", "after"])]
     pub(super) follow: bool,
     /// End after this time [default: on SIGINT or SIGTERM].
-    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = duration_parser(0, "30s, 5m, 12h"))]
+    #[arg(long = "for", value_name = "DURATION", requires = "follow",
+        value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,
     #[command(flatten)]
     mail: MailFlags,

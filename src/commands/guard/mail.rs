@@ -32,7 +32,8 @@ pub(super) struct MailFlags {
     #[arg(long, value_name = "DIR", requires = "alerts")]
     state: Option<PathBuf>,
     /// Try to deliver for this long at a time; reading pauses meanwhile.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts", value_parser = duration_parser(0, "30s, 5m, 12h"))]
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts",
+        value_parser = duration_parser(0, "30s, 5m, 12h"))]
     give_up: Duration,
 }
 

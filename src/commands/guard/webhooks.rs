@@ -105,7 +105,8 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     let Some((path, values)) = taken else {
         let names = args.sources.join(", ");
         return Err(Error::Input(format!(
-            "{names}: no webhook configurations; take them with kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json"
+            "{names}: no webhook configurations; take them with kubectl get \
+             validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json"
         )));
     };
     let mut objects = Objects::default();

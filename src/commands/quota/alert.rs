@@ -55,7 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_ALERT_STATE", help_heading = "Messages")]
     state: Option<PathBuf>,
     /// Try to deliver for this long; also the longest wait for another run.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_parser(0, "30s, 90m, 24h, 7d"), help_heading = "Messages")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_parser(0, "30s, 90m, 24h, 7d"),
+        help_heading = "Messages")]
     give_up: Duration,
     /// Show recipients, messages and times; send and store nothing.
     #[arg(long, help_heading = "Messages")]
@@ -166,7 +167,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// A message as a receiver will see it.
 fn text_of(parcel: &OutboxEntry) -> Json {
     let OutboxEntry { message, subject, text, channels, to, .. } = parcel;
-    json!({"message_id": message.id, "owner": message.owner, "channels": channels, "to": to, "subject": subject, "text": text})
+    json!({"message_id": message.id, "owner": message.owner, "channels": channels, "to": to, "subject": subject,
+        "text": text})
 }
 
 /// What was read.

@@ -62,7 +62,8 @@ pub struct Args {
     #[arg(long)]
     limit_range: bool,
     /// Quotas for the API itself, from audit logs: requests per second and seats of each user, as priority levels.
-    #[arg(long, conflicts_with_all = ["project", "limit_range", "kustomize", "without_spikes", "resources", "allow_decrease"])]
+    #[arg(long, conflicts_with_all = ["project", "limit_range", "kustomize", "without_spikes", "resources",
+        "allow_decrease"])]
     api: bool,
     /// With --api: number of users, by seats.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "api")]

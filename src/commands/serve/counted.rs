@@ -1,5 +1,5 @@
-//! What is exported: counters of audit logs, which are kept in the store's folder with the place up to which they count,
-//! what is wrong now, and how `serve` itself does.
+//! What is exported: counters of audit logs, which are kept in the store's folder with the place up to which they
+//! count, what is wrong now, and how `serve` itself does.
 
 use crate::actions::fresh::replace;
 use crate::analysis::exporter::{Counters, Relists};

@@ -1,5 +1,5 @@
-//! Audit events that apiservers post (the webhook backend's EventList): appended to a log in the store's folder, which is
-//! read on like any other. An answer of 200 means that they are on disk.
+//! Audit events that apiservers post (the webhook backend's EventList): appended to a log in the store's folder, which
+//! is read on like any other. An answer of 200 means that they are on disk.
 
 use crate::actions::fresh;
 use crate::actions::web::WebAnswer;

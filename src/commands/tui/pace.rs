@@ -37,8 +37,8 @@ impl Interval {
         self.every
     }
 
-    /// It answered within this time; `is_busy`: only when asked again, after a 429 or 503. The pause doubles while it is
-    /// busy, and halves again when it is not.
+    /// It answered within this time; `is_busy`: only when asked again, after a 429 or 503. The pause doubles while it
+    /// is busy, and halves again when it is not.
     pub(super) fn answered(&mut self, took: Duration, is_busy: bool) -> Duration {
         self.doubled = if is_busy { (self.doubled + 1).min(DOUBLINGS) } else { self.doubled.saturating_sub(1) };
         let base = self.every.max(took.saturating_mul(PAUSE_FACTOR));

@@ -55,7 +55,8 @@ impl Spool {
     /// What it says of itself.
     pub(super) fn describe(&self, cluster: &str, version: Option<&str>, instances: &[String]) -> io::Result<()> {
         let mut about = serde_json::json!({
-            "cluster": cluster, "kubernetes_version": version, "instances": instances, "time": "file names are Unix seconds, UTC",
+            "cluster": cluster, "kubernetes_version": version, "instances": instances,
+            "time": "file names are Unix seconds, UTC",
             "collected": { "by": concat!("plimsoll ", env!("CARGO_PKG_VERSION")), "from": time::format(now()) },
         });
         if let Some(members) = about.as_object_mut() {

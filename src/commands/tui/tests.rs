@@ -521,7 +521,8 @@ fn happening() -> impl Strategy<Value = Msg> {
         10 => prop::sample::select(chars).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))),
         8 => prop::sample::select(codes.to_vec()).prop_map(|code| Msg::Key(KeyEvent::new(code, KeyModifiers::NONE))),
         1 => prop::sample::select(codes.to_vec()).prop_map(|code| Msg::Key(KeyEvent::new(code, KeyModifiers::ALT))),
-        1 => prop::sample::select(vec!['u', 'd', 'b', 'f', 'l']).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL))),
+        1 => prop::sample::select(vec!['u', 'd', 'b', 'f', 'l']).prop_map(|c| Msg::Key(KeyEvent::new(KeyCode::Char(c),
+            KeyModifiers::CONTROL))),
         3 => (0u16..220, 0u16..60, 0u8..4).prop_map(|(column, row, kind)| {
             let kind = match kind {
                 0 => MouseEventKind::ScrollDown,
@@ -531,7 +532,8 @@ fn happening() -> impl Strategy<Value = Msg> {
             };
             Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE })
         }),
-        1 => prop_oneof![Just((80, 24)), Just((200, 50)), (1u16..300, 1u16..80)].prop_map(|(width, height)| Msg::Resize(width, height)),
+        1 => prop_oneof![Just((80, 24)), Just((200, 50)), (1u16..300, 1u16..80)].prop_map(|(width,
+            height)| Msg::Resize(width, height)),
         1 => (0i64..10_000).prop_map(|second| Msg::Tick(second * SECOND / 3)),
     ]
 }
@@ -588,7 +590,8 @@ fn no_order_of_keys_breaks_it() {
         ProptestConfig { cases: 12, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(events in prop::collection::vec(happening(), 2_000))| {
         let state = State::new("list-storm", false, Keys::default(), Theme::usual());
-        let mut console = Console { state, worker: worker(), known: Rc::clone(&known), is_quick: true, done: Vec::new() };
+        let mut console = Console { state, worker: worker(), known: Rc::clone(&known), is_quick: true,
+            done: Vec::new() };
         console.tell(Msg::SourceKinds(found.clone()));
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         for event in events {

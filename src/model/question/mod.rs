@@ -2,8 +2,8 @@
 //! compose them; `commands::answer` answers them; [`Question::words`] writes the command that asks the same.
 //!
 //! A question holds nothing about how the answer is shown (`-o`, `--top`, `--sort-by`), and nothing about live clusters
-//! and Prometheus, which only the command line names. Conditions (`--where`) and dimensions are the texts of the command
-//! line: the command that answers reads them and reports what is wrong with them.
+//! and Prometheus, which only the command line names. Conditions (`--where`) and dimensions are the texts of the
+//! command line: the command that answers reads them and reports what is wrong with them.
 
 mod capacity;
 mod line;

@@ -172,7 +172,8 @@ pub fn read(path: &Path) -> Result<Config, String> {
     let text = load(path)?;
     if text.lines().any(|line| line.trim_end() == "kind: ConfigMap") {
         return Err(format!(
-            "{}: a ConfigMap of Kubernetes, not the configuration in it; take that out: kubectl create --dry-run=client \
+            "{}: a ConfigMap of Kubernetes, not the configuration in it; take that out: kubectl create \
+             --dry-run=client \
              -o jsonpath='{{.data.alerts\\.yaml}}' -f {} > alerts.yaml",
             path.display(),
             path.display()

@@ -119,8 +119,10 @@ fn pages_of_older_apiservers_are_read_by_their_headings() {
     assert_eq!((found[0].flow.as_str(), found[0].seats, found[0].executes, faults.len()), ("u, v", 1, false, 0));
     // 1.18: as it stands in kubernetes/kubernetes#93376; each line ends in a comma.
     let page = "\
-PriorityLevelName, FlowSchemaName, QueueIndex, RequestIndexInQueue, FlowDistingsher, ArriveTime, UserName, Verb,   APIPath, Namespace, Name,   APIVersion, Resource, SubResource,
-exempt,            <none>,         <none>,     <none>,              <none>,          <none>,     <none>,   <none>, <none>,  <none>,    <none>, <none>,     <none>,   <none>,
+PriorityLevelName, FlowSchemaName, QueueIndex, RequestIndexInQueue, FlowDistingsher, ArriveTime, UserName, Verb,   \
+APIPath, Namespace, Name,   APIVersion, Resource, SubResource,
+exempt,            <none>,         <none>,     <none>,              <none>,          <none>,     <none>,   <none>, \
+<none>,  <none>,    <none>, <none>,     <none>,   <none>,
 ";
     assert_eq!(requests(page), (vec![], vec![]));
     // 1.24: seats, no start; what is listed waits.

@@ -100,7 +100,8 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bodies_do_not_deceive(body in body(4), with_response in any::<bool>(), with_annotations in any::<bool>()) {
+    fn hostile_bodies_do_not_deceive(body in body(4), with_response in any::<bool>(),
+        with_annotations in any::<bool>()) {
         let body = body.to_string();
         let response = if with_response { format!(r#","responseObject":{body}"#) } else { String::new() };
         let annotations = if with_annotations { r#","annotations":{"authorization.k8s.io/decision":"allow","a\"}":"b"}"# } else { "" };

@@ -109,7 +109,8 @@ pub struct Meta {
 /// Neither meta page is valid.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made by etcdctl snapshot save"
+    "not a bbolt database, or both of its meta pages are damaged; etcd's file is member/snap/db, a snapshot is made \
+     by etcdctl snapshot save"
 )]
 pub struct NoMeta;
 

@@ -88,7 +88,8 @@ fn a_page_that_ends_too_early_is_noticed() {
 
 #[test]
 fn families_and_series_stand_once() {
-    let page = "# TYPE a counter\n# HELP a x\na{b=\"1\"} 1\na{b=\"1\"} 2\n# TYPE a gauge\n# HELP a y\na{b=\"2\"} 3\nc_bucket{le=\"+Inf\"} 1\n# TYPE c histogram\n";
+    let page = "# TYPE a counter\n# HELP a x\na{b=\"1\"} 1\na{b=\"1\"} 2\n# TYPE a gauge\n# HELP a y\na{b=\"2\"} \
+         3\nc_bucket{le=\"+Inf\"} 1\n# TYPE c histogram\n";
     let (samples, problems) = all(page);
     assert_eq!(samples, ["a[b=1] 1", "a[b=2] 3", "c_bucket[le=+Inf] 1"]);
     let kinds: Vec<_> = problems.iter().map(|p| (p.kind, p.line)).collect();
@@ -112,7 +113,8 @@ fn open_metrics_repeats_nothing_either() {
 
 #[test]
 fn open_metrics_has_exemplars_units_and_an_end() {
-    let page = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\n# HELP a_seconds x\na_seconds_total{b=\"1\"} 1.0 1.5 # {trace=\"x\"} 0.5 1.25\na_seconds_created{b=\"1\"} 9 1.5\n# EOF\n";
+    let page = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\n# HELP a_seconds x\na_seconds_total{b=\"1\"} 1.0 \
+         1.5 # {trace=\"x\"} 0.5 1.25\na_seconds_created{b=\"1\"} 9 1.5\n# EOF\n";
     let (samples, problems) = all(page);
     assert_eq!(samples, ["a_seconds_total[b=1] 1 @1.5", "a_seconds_created[b=1] 9 @1.5"]);
     assert!(problems.is_empty(), "{problems:?}");
@@ -188,7 +190,8 @@ proptest! {
         for (name, labels, value, stamp) in &samples {
             let Some(Item::Sample(s)) = reader.next() else { panic!("no sample in {page}") };
             prop_assert_eq!(&s.name.decode(), name);
-            let read: Vec<(String, String)> = s.labels.iter().map(|l| (l.name.decode().into_owned(), l.value.decode().into_owned())).collect();
+            let read: Vec<(String, String)> = s.labels.iter().map(|l| (l.name.decode().into_owned(),
+                l.value.decode().into_owned())).collect();
             prop_assert_eq!(&read, labels);
             prop_assert!(s.value.to_bits() == value.to_bits() || s.value.is_nan() && value.is_nan());
             prop_assert_eq!(s.timestamp, stamp.map(|ms| ms as f64 / 1e3));
@@ -197,7 +200,8 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"ab{}=\"\\,# \n1.e+TYPEOF".to_vec())], 0..200)) {
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop_oneof![any::<u8>(),
+        prop::sample::select(b"ab{}=\"\\,# \n1.e+TYPEOF".to_vec())], 0..200)) {
         for page in [bytes.clone(), [&bytes[..], b"\n# EOF\n"].concat()] {
             let summary = read(&page, |_| {}, |_| {});
             prop_assert!(summary.lines <= page.len() as u64);

@@ -77,7 +77,8 @@ pub enum LiveError {
         next: &'static str,
     },
     /// It took too long.
-    #[error("{server}{path}: {} within {after:?}; the apiserver may be overloaded, or --request-timeout is too short", so_far(*received))]
+    #[error("{server}{path}: {} within {after:?}; the apiserver may be overloaded, or --request-timeout is too \
+         short", so_far(*received))]
     Timeout {
         /// The apiserver.
         server: String,
@@ -90,7 +91,8 @@ pub enum LiveError {
     },
     /// 401: the apiserver does not know who asks.
     #[error(
-        "{server}{path}: 401, the apiserver does not accept the kubeconfig's credentials; they may have expired: log in again, and try `kubectl auth whoami`"
+        "{server}{path}: 401, the apiserver does not accept the kubeconfig's credentials; they may have expired: log \
+         in again, and try `kubectl auth whoami`"
     )]
     Unauthorized {
         /// The apiserver.
@@ -111,7 +113,8 @@ pub enum LiveError {
         next: String,
     },
     /// 429 or 503, however often it was asked.
-    #[error("{server}{path}: {code} after {tries} {}{}; the apiserver is overloaded: try again later", if *tries == 1 { "try" } else { "tries" }, asks(*retry_after))]
+    #[error("{server}{path}: {code} after {tries} {}{}; the apiserver is overloaded: try again \
+         later", if *tries == 1 { "try" } else { "tries" }, asks(*retry_after))]
     Busy {
         /// The apiserver.
         server: String,

@@ -178,9 +178,11 @@ mod tests {
     use std::collections::HashMap;
 
     const TWO: &str = "apiVersion: v1\nkind: Config\ncurrent-context: one\n\
-        clusters:\n- {name: first, cluster: {server: 'https://one.test:6443'}}\n- {name: second, cluster: {server: 'https://two.test'}}\n\
+        clusters:\n- {name: first, cluster: {server: 'https://one.test:6443'}}\n- {name: second, cluster: {server: \
+        'https://two.test'}}\n\
         users:\n- {name: me, user: {token: abc}}\n\
-        contexts:\n- {name: one, context: {cluster: first, user: me}}\n- {name: two, context: {cluster: second, user: me}}\n\
+        contexts:\n- {name: one, context: {cluster: first, user: me}}\n- {name: two, context: {cluster: second, user: \
+        me}}\n\
         - {name: three, context: {cluster: third, user: me}}\n";
 
     fn ask(target: &Target, variables: &[(&str, String)], home: Option<PathBuf>) -> Result<ClusterAccess, LiveError> {

@@ -282,7 +282,8 @@ fn missing_rule(path: &str, message: &str, impersonates: bool) -> String {
         ["apis", group, _, rest @ ..] if !rest.is_empty() => (*group, rest),
         _ => {
             return format!(
-                "the user needs a ClusterRole with nonResourceURLs [{path}], verbs [get]: kubectl create clusterrole NAME --verb=get --non-resource-url={path}, and a clusterrolebinding"
+                "the user needs a ClusterRole with nonResourceURLs [{path}], verbs [get]: kubectl create clusterrole \
+                 NAME --verb=get --non-resource-url={path}, and a clusterrolebinding"
             );
         }
     };

@@ -46,7 +46,8 @@ pub enum ObjectsError {
     },
     /// Nothing of the kind in what was named.
     #[error(
-        "{0}: no FlowSchema and no PriorityLevelConfiguration here; take them with kubectl get flowschemas,prioritylevelconfigurations -o json"
+        "{0}: no FlowSchema and no PriorityLevelConfiguration here; take them with kubectl get \
+         flowschemas,prioritylevelconfigurations -o json"
     )]
     Nothing(String),
 }
@@ -441,7 +442,8 @@ items:
   - apiVersion: flowcontrol.apiserver.k8s.io/v1beta1
     kind: PriorityLevelConfiguration
     metadata: { name: old }
-    spec: { type: Limited, limited: { assuredConcurrencyShares: 7, limitResponse: { type: Queue, queuing: { queues: 3, handSize: 2 } } } }
+    spec: { type: Limited, limited: { assuredConcurrencyShares: 7, limitResponse: { type: Queue, queuing: { queues: \
+    3, handSize: 2 } } } }
   - { apiVersion: v1, kind: Pod, metadata: { name: x } }
 ---
 apiVersion: flowcontrol.apiserver.k8s.io/v1beta3
@@ -456,7 +458,8 @@ items:
     spec:
       priorityLevelConfiguration: { name: old }
       distinguisherMethod: null
-      rules: [{ subjects: null, resourceRules: [{ verbs: [get], apiGroups: null, namespaces: null }], nonResourceRules: null }]
+      rules: [{ subjects: null, resourceRules: [{ verbs: [get], apiGroups: null, namespaces: null }], \
+      nonResourceRules: null }]
 ";
         let config = parse("x", text.as_bytes()).unwrap();
         let queue = Limit::Queue { queues: 3, hand_size: 2, queue_length_limit: 50 };

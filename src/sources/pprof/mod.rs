@@ -66,7 +66,8 @@ pub enum ProfileError {
     Source(#[from] SourceError),
     /// Its bytes could not be read or unpacked.
     #[error(
-        "{path}: byte {at} of the unpacked profile: {error}; the file is cut off or damaged: take the profile again, or test the file with gzip -t"
+        "{path}: byte {at} of the unpacked profile: {error}; the file is cut off or damaged: take the profile again, \
+         or test the file with gzip -t"
     )]
     Damaged {
         /// The file.

@@ -296,7 +296,8 @@ proptest! {
     }
 
     #[test]
-    fn damaged_profiles_never_panic(at in any::<proptest::sample::Index>(), by in any::<u8>(), cut in any::<proptest::sample::Index>(), again in any::<proptest::sample::Index>()) {
+    fn damaged_profiles_never_panic(at in any::<proptest::sample::Index>(), by in any::<u8>(),
+        cut in any::<proptest::sample::Index>(), again in any::<proptest::sample::Index>()) {
         let mut bytes = parts().concat();
         let (place, end) = (at.index(bytes.len()), cut.index(bytes.len()) + 1);
         bytes[place] = by;
@@ -313,7 +314,8 @@ proptest! {
     }
 
     #[test]
-    fn text_of_chance_never_panics(rows in proptest::collection::vec("(-?[0-9]{1,20}: [0-9]{1,20} \\[[0-9]{1,20}: [0-9]{1,3}\\] @( 0x[0-9a-g]{1,17}){0,3}|#\t0x[0-9a-f]{1,9}(\t[a-z.+0-9]{0,9}){0,3}|.{0,20})", 0..9)) {
+    fn text_of_chance_never_panics(rows in proptest::collection::vec("(-?[0-9]{1,20}: [0-9]{1,20} \\[[0-9]{1,20}: \
+         [0-9]{1,3}\\] @( 0x[0-9a-g]{1,17}){0,3}|#\t0x[0-9a-f]{1,9}(\t[a-z.+0-9]{0,9}){0,3}|.{0,20})", 0..9)) {
         let text = format!("heap profile: 1: 2 [3: 4] @ heap/1048576\n{}", rows.join("\n"));
         if let Ok(stacks) = decode(text.as_bytes()) {
             holds_together(&stacks);

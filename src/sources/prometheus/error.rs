@@ -44,7 +44,8 @@ pub enum PromError {
         next: &'static str,
     },
     /// 429 or 5xx, however often it was asked.
-    #[error("{url}: {code} after {tries} {}{}, {what}; try again later", if *tries == 1 { "try" } else { "tries" }, asks(*retry_after))]
+    #[error("{url}: {code} after {tries} {}{}, {what}; try again later", if *tries == 1 { "try" } else { "tries" },
+        asks(*retry_after))]
     Busy {
         /// What was asked.
         url: String,

@@ -98,13 +98,15 @@ const STANDARD: [(&str, &str, Option<&str>); 15] = [
     ),
     (
         "allocatable",
-        "sum by (resource) (max by (node, resource) (kube_node_status_allocatable{$match}) unless on (node) (kube_node_spec_unschedulable{$match} == 1))",
+        "sum by (resource) (max by (node, resource) (kube_node_status_allocatable{$match}) unless on (node) \
+         (kube_node_spec_unschedulable{$match} == 1))",
         None,
     ),
     // Until 1.33 it is the former, from 1.34 on the latter with the group beside.
     (
         "objects",
-        "max by (group, resource) (max_over_time(apiserver_resource_objects{$match}[$step])) or max by (group, resource) (max_over_time(apiserver_storage_objects{$match}[$step]))",
+        "max by (group, resource) (max_over_time(apiserver_resource_objects{$match}[$step])) or max by (group, \
+         resource) (max_over_time(apiserver_storage_objects{$match}[$step]))",
         Some("resource"),
     ),
     (

@@ -345,7 +345,8 @@ mod tests {
             let (file, ends) = file(&frames);
             let (read, scanned) = read(file.path());
             prop_assert_eq!(scanned, Scanned { end: ends[frames.len()] as u64, ..Scanned::default() });
-            let expected: Vec<_> = frames.into_iter().enumerate().map(|(n, samples)| (format!("{n}s{n}{{}}"), samples)).collect();
+            let expected: Vec<_> = frames.into_iter().enumerate().map(|(n, samples)| (format!("{n}s{n}{{}}"),
+                samples)).collect();
             prop_assert_eq!(read, expected);
         }
 
@@ -376,7 +377,8 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), frames in samples()) {
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            frames in samples()) {
             let (file, _) = file(&frames);
             let whole = std::fs::read(file.path()).unwrap();
             std::fs::write(file.path(), [&whole[..], &bytes, &whole[HEAD as usize..]].concat()).unwrap();

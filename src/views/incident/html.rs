@@ -125,7 +125,8 @@ fn page(incident: &Incident, report: &Report) -> Json {
     let words = |all: &[Source]| all.iter().map(|source| source.words()).collect::<Vec<_>>().join(", ");
     let inputs = report.inputs.iter().map(|input| {
         let error = input.first_error.clone().unwrap_or_default();
-        json!({"path": input.path, "kind": input.kind, "bytes": input.bytes, "records": input.records, "skipped": input.skipped, "first_error": error})
+        json!({"path": input.path, "kind": input.kind, "bytes": input.bytes, "records": input.records,
+            "skipped": input.skipped, "first_error": error})
     });
     json!({
         "title": incident.title,
@@ -140,7 +141,8 @@ fn page(incident: &Incident, report: &Report) -> Json {
         "now": now,
         "later": later,
         "manifests": manifests,
-        "phases": incident.phases.iter().map(|phase| json!({"words": phase.words, "values": phase.values.map(|value| phase.told(value))})).collect::<Vec<_>>(),
+        "phases": incident.phases.iter().map(|phase| json!({"words": phase.words,
+        "values": phase.values.map(|value| phase.told(value))})).collect::<Vec<_>>(),
         "timeline": timeline(incident),
         "has_charts": !incident.charts.is_empty(),
         "has_flames": !incident.flames.is_empty(),
@@ -227,8 +229,10 @@ fn timeline(incident: &Incident) -> Vec<Json> {
     let row = |entry: &crate::model::incident::Entry| {
         let slack = if entry.slack > 0 { format!(" (within {} s)", entry.slack / SECOND) } else { String::new() };
         json!({
-            "at": clock(entry.at), "sort": entry.at / 1000, "until": entry.until.map(clock), "severity": entry.severity.name(),
-            "kind": entry.kind, "who": entry.who, "what": format!("{}{slack}", entry.what), "source": entry.source.words(),
+            "at": clock(entry.at), "sort": entry.at / 1000, "until": entry.until.map(clock),
+            "severity": entry.severity.name(),
+            "kind": entry.kind, "who": entry.who, "what": format!("{}{slack}", entry.what),
+            "source": entry.source.words(),
             "inside": window.is_some_and(|(from, to)| (from..to).contains(&entry.at)),
         })
     };
@@ -237,7 +241,8 @@ fn timeline(incident: &Incident) -> Vec<Json> {
 
 fn finding(finding: &Finding) -> Json {
     let tame = |text: &str| text.trim_end_matches('.').to_owned();
-    json!({"id": finding.id, "severity": finding.severity.name(), "summary": tame(&finding.summary), "remedy": tame(&finding.remedy)})
+    json!({"id": finding.id, "severity": finding.severity.name(), "summary": tame(&finding.summary),
+        "remedy": tame(&finding.remedy)})
 }
 
 fn card(card: &Card) -> Json {
@@ -273,7 +278,8 @@ fn section(section: &Section) -> Json {
     json!({
         "name": section.name, "title": section.title, "about": section.about, "command": command_line(&section.command),
         "lead": lead.collect::<Vec<_>>(),
-        "tables": tables_for_people(report).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(table, rows)| grid(table, rows)).collect::<Vec<_>>(),
+        "tables": tables_for_people(report).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(table,
+        rows)| grid(table, rows)).collect::<Vec<_>>(),
         "findings": report.findings.iter().take(FINDINGS).map(finding).collect::<Vec<_>>(),
         "more": (more > 0).then(|| format!("{}: the command above lists them.", counted(more as u64, "more finding"))),
         "notes": report.notes,
@@ -324,9 +330,12 @@ fn sentence(title: &str) -> String {
 fn data(incident: &Incident) -> Json {
     let seconds = |at: Micros| at as f64 / SECOND as f64;
     let charts = incident.charts.iter().map(|chart| {
-        let points = |points: &[(Micros, f64)]| points.iter().map(|(at, value)| json!([seconds(*at), round(*value)])).collect::<Vec<_>>();
+        let points = |points: &[(Micros, f64)]| {
+            points.iter().map(|(at, value)| json!([seconds(*at), round(*value)])).collect::<Vec<_>>()
+        };
         let lines = chart.lines.iter().map(|(name, line)| json!({"name": name, "points": points(line)}));
-        json!({"title": chart.title, "unit": if chart.unit == Unit::Count { "count" } else { chart.unit.name() }, "lines": lines.collect::<Vec<_>>()})
+        json!({"title": chart.title, "unit": if chart.unit == Unit::Count { "count" } else { chart.unit.name() },
+            "lines": lines.collect::<Vec<_>>()})
     });
     json!({
         // All charts have the same axis.
@@ -374,7 +383,8 @@ fn flame(flame: &Flame) -> Json {
     let ids: Vec<usize> = frames.iter().map(|(old, _)| id(*old, &mut names, &mut ids)).collect();
     let side = |which: usize| frames.iter().map(|(_, own)| own[which]).collect::<Vec<_>>();
     json!({
-        "name": flame.name, "title": flame.title, "about": tree.subtitle, "unit": tree.unit, "command": command_line(&flame.command),
+        "name": flame.name, "title": flame.title, "about": tree.subtitle, "unit": tree.unit,
+        "command": command_line(&flame.command),
         "names": names, "ids": ids, "parents": frames.iter().map(|(old, _)| parent(*old)).collect::<Vec<_>>(),
         "now": side(1), "before": tree.compares.then(|| side(0)),
     })

@@ -13,7 +13,8 @@ fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
     let (disk, copy) = (home.path().join("disk"), home.path().join("copy"));
     std::fs::create_dir(&disk).unwrap();
     let on_disk = format!(
-        "mount -t tmpfs -o size=400k none {d} && {program} record import {csv} --store {d}/s --batch 500 -v; echo code $?; cp -a {d}/s {c}",
+        "mount -t tmpfs -o size=400k none {d} && {program} record import {csv} --store {d}/s --batch 500 -v; echo \
+         code $?; cp -a {d}/s {c}",
         d = disk.display(),
         program = env!("CARGO_BIN_EXE_plimsoll"),
         c = copy.display()
@@ -32,7 +33,8 @@ fn a_store_that_may_not_be_written_stays_as_it_is_and_can_be_read() {
     let before = points(&store);
     let program = env!("CARGO_BIN_EXE_plimsoll");
     let line = format!(
-        "mount --bind {store} {store} && mount -o remount,bind,ro {store} && {program} record import {csv} --store {store}; echo code $?"
+        "mount --bind {store} {store} && mount -o remount,bind,ro {store} && {program} record import {csv} --store \
+         {store}; echo code $?"
     );
     let mut command = hermetic(Command::new("unshare"), home.path());
     command.args(["-rm", "bash", "-c", &line]);

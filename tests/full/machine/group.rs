@@ -78,21 +78,24 @@ impl Drop for Group {
 /// Reads a file of `bytes` once, and waits.
 pub(crate) fn fills_cache(file: &str, bytes: u64) -> String {
     format!(
-        "import os,time\nf=os.open({file:?},os.O_RDONLY)\nn={bytes}\nwhile n>0:\n  b=os.read(f,1<<20)\n  n-=len(b)\n  if not b: break\nprint('ready',flush=True)\ntime.sleep(600)"
+        "import os,time\nf=os.open({file:?},os.O_RDONLY)\nn={bytes}\nwhile n>0:\n  b=os.read(f,1<<20)\n  n-=len(b)\n  \
+         if not b: break\nprint('ready',flush=True)\ntime.sleep(600)"
     )
 }
 
 /// Holds `bytes` of anonymous memory.
 pub(crate) fn holds_memory(bytes: u64) -> String {
     format!(
-        "import mmap,time\nm=mmap.mmap(-1,{bytes},flags=mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\nfor i in range(0,{bytes},4096): m[i]=1\nprint('ready',flush=True)\ntime.sleep(600)"
+        "import mmap,time\nm=mmap.mmap(-1,{bytes},flags=mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\nfor i in \
+         range(0,{bytes},4096): m[i]=1\nprint('ready',flush=True)\ntime.sleep(600)"
     )
 }
 
 /// Reads a file again and again.
 pub(crate) fn reads_again_and_again(file: &str) -> String {
     format!(
-        "import os\nf=os.open({file:?},os.O_RDONLY)\nsaid=False\nwhile True:\n  os.lseek(f,0,0)\n  while os.read(f,1<<20): pass\n  if not said: print('ready',flush=True); said=True"
+        "import os\nf=os.open({file:?},os.O_RDONLY)\nsaid=False\nwhile True:\n  os.lseek(f,0,0)\n  while \
+         os.read(f,1<<20): pass\n  if not said: print('ready',flush=True); said=True"
     )
 }
 
@@ -100,7 +103,8 @@ pub(crate) fn reads_again_and_again(file: &str) -> String {
 pub(crate) fn file_on_disk(folder: &Path, bytes: u64) -> String {
     let path = folder.join("data");
     let script = format!(
-        "import os\nf=open({:?},'wb')\nfor _ in range({bytes}>>20): f.write(os.urandom(1<<20))\nf.flush(); os.fsync(f.fileno())\nos.posix_fadvise(f.fileno(),0,0,os.POSIX_FADV_DONTNEED)",
+        "import os\nf=open({:?},'wb')\nfor _ in range({bytes}>>20): f.write(os.urandom(1<<20))\nf.flush(); \
+         os.fsync(f.fileno())\nos.posix_fadvise(f.fileno(),0,0,os.POSIX_FADV_DONTNEED)",
         path.to_str().unwrap()
     );
     assert!(Command::new("python3").args(["-c", &script]).status().unwrap().success());

@@ -1,5 +1,5 @@
-//! `plimsoll quota alert` across kills, restarts and changes of clocks: who is told what and when is what an independent
-//! model says.
+//! `plimsoll quota alert` across kills, restarts and changes of clocks: who is told what and when is what an
+//! independent model says.
 
 use crate::alert_lab::AlertLab;
 use crate::alert_model::{Dice, model, shown};

@@ -341,7 +341,8 @@ fn a_series_that_begins_later() {
             )
         };
         let mut page = format!(
-            "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {start}\n# TYPE apiserver_request_total counter\n"
+            "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {start}\n# TYPE \
+             apiserver_request_total counter\n"
         );
         page += &series("200", old);
         page += &new.map(|new| series("404", new)).unwrap_or_default();

@@ -244,7 +244,8 @@ fn tls_and_passwords() {
     let path = home.path();
     openssl(
         path,
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ca.key -out ca.pem -days 2 -subj \
+         /CN=authority",
     );
     openssl(
         path,

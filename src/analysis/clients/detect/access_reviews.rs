@@ -30,7 +30,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             resource(what),
             minutes.busiest() / 60.0
         );
-        let evidence = json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy, "sources": one.copies(profile)});
+        let evidence = json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy,
+            "sources": one.copies(profile)});
         let finding = clients.finding("client-access-reviews", Severity::Warning, profile, what, &minutes);
         let remedy = "cache the answers (k8s.io/apiserver's delegating authorizer and authenticator do: 10 s by \
              default; kubelets keep allowed answers for 5 minutes, denied ones for 30 s, TokenReviews for 2 minutes)";

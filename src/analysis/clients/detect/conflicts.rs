@@ -57,7 +57,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                 percent(share)
             );
             let evidence = json!({
-                "conflicts": row.conflicts, "writes": row.writes, "conflict_share": share, "all_conflicts_per_minute": per_minute,
+                "conflicts": row.conflicts, "writes": row.writes, "conflict_share": share,
+                "all_conflicts_per_minute": per_minute,
                 "clients": rows.len(), "namespace": namespace, "object": object,
             });
             let minutes = Minutes::between(clients.tile, row.span);

@@ -28,7 +28,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             minutes.busiest()
         );
         let evidence = json!({
-            "requests": minutes.total(), "openapi": schemas, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources,
+            "requests": minutes.total(), "openapi": schemas, "busiest_minute": minutes.busiest(), "minutes": busy,
+            "sources": sources,
         });
         let finding = clients.finding("client-discovery", Severity::Warning, profile, what, &minutes);
         let remedy = "cache discovery: share one RESTMapper in the program, keep the discovery cache on a persistent \

@@ -21,7 +21,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             minutes.busiest() / 60.0,
             minutes.total()
         );
-        let evidence = json!({"events": minutes.total(), "busiest_minute": minutes.busiest(), "busiest_minute_per_source": busiest, "minutes": minutes.with(PER_MINUTE)});
+        let evidence = json!({"events": minutes.total(), "busiest_minute": minutes.busiest(),
+            "busiest_minute_per_source": busiest, "minutes": minutes.with(PER_MINUTE)});
         let finding = clients.finding("client-event-flood", Severity::Warning, profile, what, &minutes);
         let remedy = "record Events through client-go's recorder, which aggregates repeated ones; use logs or \
              metrics for frequent occurrences; store Events in a separate etcd";

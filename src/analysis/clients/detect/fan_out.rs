@@ -45,7 +45,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             grouped(lists),
             grouped(watches)
         );
-        let evidence = json!({"sources": sources, "lists": lists, "watches": watches, "busiest_minute": minutes.busiest(), "list_bytes_per_s": bytes_per_s, "list_bytes_per_s_per_source": per_node});
+        let evidence = json!({"sources": sources, "lists": lists, "watches": watches,
+            "busiest_minute": minutes.busiest(), "list_bytes_per_s": bytes_per_s,
+            "list_bytes_per_s_per_source": per_node});
         let finding = clients.finding(
             "client-fan-out",
             if is_habit { Severity::Warning } else { Severity::Info },

@@ -54,7 +54,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             bytes(total as f64),
             together.unwrap_or_default()
         );
-        let evidence = json!({"lists": minutes.total(), "objects": largest.objects, "list_bytes": largest.bytes, "bytes": total, "minutes": minutes.with(PER_MINUTE), "source": origin.name(), "at_once": at_once, "burst_bytes": burst});
+        let evidence = json!({"lists": minutes.total(), "objects": largest.objects, "list_bytes": largest.bytes,
+            "bytes": total, "minutes": minutes.with(PER_MINUTE), "source": origin.name(), "at_once": at_once,
+            "burst_bytes": burst});
         let finding = clients.finding("client-full-list", severity, profile, what, &minutes);
         // The watch cache of older apiservers ignores limit where resourceVersion=0.
         let from_cache = large.iter().filter(|(row, _)| row.shape.is_some_and(|shape| shape.version == Version::Zero));

@@ -50,7 +50,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             resource(what),
             minutes.busiest()
         );
-        let evidence = json!({"gets": gets, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources, "not_found_share": missing});
+        let evidence = json!({"gets": gets, "busiest_minute": minutes.busiest(), "minutes": busy, "sources": sources,
+            "not_found_share": missing});
         let finding = clients.finding("client-get-polling", Severity::Warning, profile, what, &minutes);
         let remedy = "watch instead of polling: use an informer, kubectl wait, or a watch with \
              fieldSelector=metadata.name=NAME; if it must poll, at most every 10 s and with backoff";

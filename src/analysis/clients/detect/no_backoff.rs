@@ -44,7 +44,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             percent(share),
             duration((median * 1e3).ceil() as i64)
         );
-        let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median, "p90_to_p10": spread, "throttled": throttled});
+        let evidence = json!({"retries": gaps.count(), "within_1_s": soon, "share": share, "median_ms": median,
+            "p90_to_p10": spread, "throttled": throttled});
         let minutes = Minutes::of(clients.tile, tiles.into_iter());
         let finding = clients.finding("client-no-backoff", Severity::Warning, profile, ("", ""), &minutes);
         let remedy = "honour Retry-After, and use exponential backoff with jitter (client-go: 10 retries, \

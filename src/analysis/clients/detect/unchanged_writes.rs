@@ -32,7 +32,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             counted(minutes.total() as u64, "time"),
             percent(share)
         );
-        let evidence = json!({"unchanged": minutes.total(), "writes": writes, "share": share, "busiest_minute": minutes.busiest(), "minutes": busy});
+        let evidence = json!({"unchanged": minutes.total(), "writes": writes, "share": share,
+            "busiest_minute": minutes.busiest(), "minutes": busy});
         let finding = clients.finding("client-unchanged-writes", Severity::Warning, profile, what, &minutes);
         let remedy = "compare with the informer's copy before writing (equality.Semantic.DeepEqual), and write only \
              changes; such a write costs admission, webhooks and a read from etcd";

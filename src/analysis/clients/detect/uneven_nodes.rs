@@ -20,7 +20,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let nodes: Vec<&str> = outliers.iter().map(|(node, _)| *node).collect();
         let evidence = json!({
-            "nodes": profile.about.nodes.0, "outliers": outliers.len(), "median_requests": median, "most_requests": requests, "times": times,
+            "nodes": profile.about.nodes.0, "outliers": outliers.len(), "median_requests": median,
+            "most_requests": requests, "times": times,
             "names": nodes.join(" "),
         });
         let minutes = Minutes::between(clients.tile, profile.about.span);

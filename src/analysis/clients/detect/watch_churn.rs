@@ -41,7 +41,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             grouped(opened),
             duration(median as i64)
         );
-        let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(), "short_timeout": asked, "sources": sources});
+        let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(),
+            "short_timeout": asked, "sources": sources});
         let finding = clients.finding("client-watch-churn", Severity::Warning, profile, what, &minutes);
         let remedy = match asked * 2 > opened {
             true => "remove timeoutSeconds, or set it to 5 to 10 minutes",

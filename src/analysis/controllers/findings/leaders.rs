@@ -83,7 +83,8 @@ fn gap(handover: &Handover) -> Finding {
         severity: Severity::Warning,
         confidence: 0.9,
         summary: format!("{namespace}/{name} had no leader for {}: {to} {took}", duration(handover.gap)),
-        evidence: json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": from, "to": to, "released": handover.is_released}),
+        evidence: json!({"gap_s": handover.gap as f64 / SECOND as f64, "from": from, "to": to,
+            "released": handover.is_released}),
         remedy: "release the lease on shutdown, run a standby replica, and keep leaseDurationSeconds at 15; until \
              the takeover its work stops"
             .to_owned(),

@@ -71,7 +71,8 @@ pub(in crate::analysis::controllers) fn on_classes(
             counted(classes.pods, "pod"),
             counted(classes.distinct, "different one")
         ),
-        evidence: json!({"pods": classes.pods, "distinct": classes.distinct, "in_order": classes.in_order, "saved_ms": time, "hints_used": used}),
+        evidence: json!({"pods": classes.pods, "distinct": classes.distinct, "in_order": classes.in_order,
+            "saved_ms": time, "hints_used": used}),
         remedy: "kube-scheduler 1.35 and later schedules identical neighbouring pods in its queue together \
              (OpportunisticBatching), but only where PodTopologySpread has no default constraints (defaultingType: \
              List) and each node takes one of them; keep identical pods adjacent: create them together and with one \

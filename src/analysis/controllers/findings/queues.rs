@@ -41,8 +41,10 @@ pub(in crate::analysis::controllers) fn on_queues(facts: &Facts, queues: &[Queue
 
 fn evidence(queue: &Queue) -> Value {
     json!({
-        "depth": queue.depth, "depth_peak": queue.most(), "depth_per_minute": queue.course.per_minute().map(|(slope, _)| slope),
-        "wait_mean_ms": queue.wait_mean_ms, "work_mean_ms": queue.work_mean_ms, "busy": queue.busy, "retries_per_s": queue.retries_per_s,
+        "depth": queue.depth, "depth_peak": queue.most(), "depth_per_minute": queue.course.per_minute().map(|(slope,
+        _)| slope),
+        "wait_mean_ms": queue.wait_mean_ms, "work_mean_ms": queue.work_mean_ms, "busy": queue.busy,
+        "retries_per_s": queue.retries_per_s,
         "drain_s": queue.drain_s(),
     })
 }

@@ -103,8 +103,11 @@ impl SchedulerView<'_> {
             severity: Severity::Warning,
             confidence: 0.9,
             summary: format!("{} fit nowhere{because}", counted(pods as u64, "pod")),
-            evidence: json!({"unschedulable": pods, "per_minute": growth.map(|(slope, _)| slope), "plugins": why.join(", ")}),
-            remedy: "add nodes, or see in the kinds of pending pods what they request (give it the pods, too); each change of the cluster makes the scheduler try them again".to_owned(),
+            evidence: json!({"unschedulable": pods, "per_minute": growth.map(|(slope, _)| slope),
+                "plugins": why.join(", ")}),
+            remedy: "add nodes, or see in the kinds of pending pods what they request (give it the pods, too); each \
+                 change of the cluster makes the scheduler try them again"
+                .to_owned(),
         })
     }
 
@@ -116,7 +119,8 @@ impl SchedulerView<'_> {
             severity: Severity::Warning,
             confidence: 0.8,
             summary: format!("{} takes {} to place a pod (p99)", self.process, ms(p99)),
-            evidence: json!({"attempt_p99_ms": p99, "algorithm_mean_ms": self.scheduler.algorithm_ms, "bind_mean_ms": bind}),
+            evidence: json!({"attempt_p99_ms": p99, "algorithm_mean_ms": self.scheduler.algorithm_ms,
+                "bind_mean_ms": bind}),
             remedy: "if Bind takes most of the time, the apiserver is slow or the scheduler throttles itself; if \
                  Filter or Score does, the reason is the number of nodes or constraints"
                 .to_owned(),

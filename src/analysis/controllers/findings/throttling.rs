@@ -30,7 +30,8 @@ pub(in crate::analysis::controllers) fn on_calls(facts: &Facts, calls: &[Calls])
                 instance.called(),
                 ms(mean)
             ),
-            evidence: json!({"limiter_mean_ms": mean, "limiter_p99_ms": calls.limiter_p99_ms, "requests_per_s": calls.per_s, "request_mean_ms": calls.mean_ms}),
+            evidence: json!({"limiter_mean_ms": mean, "limiter_p99_ms": calls.limiter_p99_ms,
+                "requests_per_s": calls.per_s, "request_mean_ms": calls.mean_ms}),
             remedy: "raise clientConnection.qps and burst of kube-scheduler's configuration (50 and 100 by default), \
                  or --kube-api-qps and --kube-api-burst of kube-controller-manager (20 and 30), if the apiserver has \
                  free seats: plimsoll clients --seats"

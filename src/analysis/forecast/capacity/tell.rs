@@ -91,7 +91,8 @@ impl Outcome {
             .iter()
             .map(|one| {
                 let (low, high) = one.interval.unwrap_or((f64::NAN, f64::NAN));
-                json!({"name": one.name, "ratio": number(Some(one.ratio)), "unit": one.unit.name(), "low": number(Some(low)), "high": number(Some(high)),
+                json!({"name": one.name, "ratio": number(Some(one.ratio)), "unit": one.unit.name(),
+                    "low": number(Some(low)), "high": number(Some(high)),
                        "from": one.from, "sure": one.sure.name()})
             })
             .collect();
@@ -155,8 +156,10 @@ fn within(at: Option<Micros>, target: &Target, horizon: Micros) -> Option<Micros
 fn moved_json(moved: &Moved, target: &Target, horizon: Micros) -> Json {
     let side = |current: Option<f64>, limit: Option<f64>, reached: Reached, full: bool, probability: Option<f64>| {
         let at = |at: Option<Micros>| within(at, target, horizon).map_or(Json::Null, |at| json!(time::format(at)));
-        json!({"current": number(current), "limit": number(limit), "share": number(share(current, limit)), "at_limit": full,
-               "reached": {"p10": at(reached.p10), "p50": at(reached.p50), "p90": at(reached.p90)}, "probability": number(probability)})
+        json!({"current": number(current), "limit": number(limit), "share": number(share(current, limit)),
+            "at_limit": full,
+               "reached": {"p10": at(reached.p10), "p50": at(reached.p50), "p90": at(reached.p90)},
+               "probability": number(probability)})
     };
     json!({
         "series": target.series.to_string(),

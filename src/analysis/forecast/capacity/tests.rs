@@ -294,11 +294,9 @@ fn all_that_is_assumed_is_told() {
         ["web pods", "130", "150", "180", "72.2% → 83.3%", "2025-01-22", "2025-01-02", "2024-12-23 to 2025-01-12"]
     );
     assert!(
-        report
-            .notes
-            .iter()
-            .any(|note| note
-                == "Assumed: requests.cpu a pod of web is 500m (500m to 500m): slope over 60 days, pods from 100 to 160 (measured)"),
+        report.notes.iter().any(|note| note
+            == "Assumed: requests.cpu a pod of web is 500m (500m to 500m): slope over 60 days, pods from 100 to \
+                     160 (measured)"),
         "{:?}",
         report.notes
     );

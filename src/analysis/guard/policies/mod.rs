@@ -144,7 +144,8 @@ pub const POLICIES: [Policy; 7] = [
         ],
         except: &[],
         validations: &[(
-            "variables.isExempt || variables.confirmName in variables.annotations && variables.annotations[variables.confirmName] == oldObject.metadata.name",
+            "variables.isExempt || variables.confirmName in variables.annotations && \
+             variables.annotations[variables.confirmName] == oldObject.metadata.name",
             "its deletion cascades: repeat its name in the confirmation annotation before you delete it",
         )],
         by_window: false,
@@ -156,7 +157,8 @@ pub const POLICIES: [Policy; 7] = [
         rules: &[on(&["apps"], WORKLOADS, UPDATE)],
         except: &[],
         validations: &[(
-            "variables.isExempt || !variables.isCritical || variables.replicas == variables.oldReplicas || variables.confirmReplicas in variables.newAnnotations && variables.newAnnotations[variables.confirmReplicas] == string(variables.replicas)",
+            "variables.isExempt || !variables.isCritical || variables.replicas == variables.oldReplicas || \
+             variables.confirmReplicas in variables.newAnnotations && variables.newAnnotations[variables.confirmReplicas] == string(variables.replicas)",
             "it is marked as critical: repeat the number of replicas in the confirmation annotation",
         )],
         by_window: false,
@@ -192,7 +194,10 @@ pub const POLICIES: [Policy; 7] = [
         rules: &[on(&[""], &["pods"], DELETE)],
         except: &[],
         validations: &[(
-            "!request.userInfo.username.startsWith('system:node:') || has(oldObject.metadata.deletionTimestamp) || has(oldObject.status) && has(oldObject.status.phase) && oldObject.status.phase in ['Succeeded', 'Failed'] || 'kubernetes.io/config.mirror' in variables.annotations || variables.nodeMayDelete in variables.annotations && variables.annotations[variables.nodeMayDelete] == 'true'",
+            "!request.userInfo.username.startsWith('system:node:') || has(oldObject.metadata.deletionTimestamp) || \
+             has(oldObject.status) && has(oldObject.status.phase) && oldObject.status.phase in ['Succeeded', \
+             'Failed'] || 'kubernetes.io/config.mirror' in variables.annotations || variables.nodeMayDelete in \
+             variables.annotations && variables.annotations[variables.nodeMayDelete] == 'true'",
             "a node may not delete a running pod unless the pod is marked",
         )],
         by_window: false,
@@ -204,7 +209,8 @@ pub const POLICIES: [Policy; 7] = [
         rules: &[on(&["apps"], WORKLOADS, UPDATE)],
         except: &[],
         validations: &[(
-            "variables.isExempt || !variables.isCritical || object.spec.template == oldObject.spec.template || params.data.open == 'true'",
+            "variables.isExempt || !variables.isCritical || object.spec.template == oldObject.spec.template || \
+             params.data.open == 'true'",
             "it is marked as critical, and the change window is closed",
         )],
         by_window: true,
@@ -222,15 +228,18 @@ const VARIABLES: [(&str, &str); 8] = [
     ("oldReplicas", "has(oldObject.spec.replicas) ? oldObject.spec.replicas : 0"),
     (
         "isExempt",
-        "request.userInfo.username in variables.exempt || request.userInfo.groups.exists(group, group in variables.exempt)",
+        "request.userInfo.username in variables.exempt || request.userInfo.groups.exists(group, group in \
+         variables.exempt)",
     ),
     (
         "isCritical",
-        "variables.critical in variables.labels && variables.labels[variables.critical] == 'true' || variables.critical in variables.annotations && variables.annotations[variables.critical] == 'true'",
+        "variables.critical in variables.labels && variables.labels[variables.critical] == 'true' || \
+         variables.critical in variables.annotations && variables.annotations[variables.critical] == 'true'",
     ),
     (
         "isInCritical",
-        "has(namespaceObject.metadata.labels) && variables.critical in namespaceObject.metadata.labels && namespaceObject.metadata.labels[variables.critical] == 'true'",
+        "has(namespaceObject.metadata.labels) && variables.critical in namespaceObject.metadata.labels && \
+         namespaceObject.metadata.labels[variables.critical] == 'true'",
     ),
 ];
 
@@ -312,14 +321,20 @@ impl Policy {
     pub fn manifests(&self, terms: &Terms) -> [Value; 2] {
         let name = format!("plimsoll-{}", self.name);
         let rules = |all: &[Match]| -> Vec<Value> {
-            let one = |one: &Match| json!({"apiGroups": one.groups, "apiVersions": ["*"], "operations": one.operations, "resources": one.resources});
+            let one = |one: &Match| {
+                json!({"apiGroups": one.groups, "apiVersions": ["*"], "operations": one.operations,
+                "resources": one.resources})
+            };
             all.iter().map(one).collect()
         };
         let mut constraints = json!({"resourceRules": rules(self.rules)});
         if !self.except.is_empty() {
             constraints["excludeResourceRules"] = rules(self.except).into();
         }
-        let validation = |(expression, message): &(&str, &str)| json!({"expression": expression, "message": message, "reason": "Forbidden"});
+        let validation = |(expression, message): &(&str, &str)| {
+            json!({"expression": expression, "message": message,
+            "reason": "Forbidden"})
+        };
         let mut spec = json!({
             "failurePolicy": "Fail",
             "matchConstraints": constraints,
@@ -334,7 +349,8 @@ impl Policy {
         }
         let of = |kind: &str, spec: Value| {
             let annotations = json!({format!("{DOMAIN}/protects"): self.what});
-            json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name, "annotations": annotations}, "spec": spec})
+            json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+                "metadata": {"name": name, "annotations": annotations}, "spec": spec})
         };
         [of("ValidatingAdmissionPolicy", spec), of("ValidatingAdmissionPolicyBinding", binding)]
     }
@@ -357,12 +373,16 @@ impl Window {
         let meta = json!({"name": WINDOW, "namespace": namespace});
         let mut all = Vec::new();
         if makes_map {
-            all.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map, "namespace": namespace}, "data": {"open": "false"}}));
+            all.push(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map, "namespace": namespace},
+                "data": {"open": "false"}}),
+            );
         }
         all.push(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}));
         all.push(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta,
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [map], "verbs": ["get", "patch"]}],
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [map],
+            "verbs": ["get", "patch"]}],
         }));
         all.push(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta,
@@ -377,7 +397,8 @@ impl Window {
                 "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
             });
             all.push(json!({
-                "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": format!("{WINDOW}-{word}"), "namespace": namespace},
+                "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": format!("{WINDOW}-{word}"),
+                "namespace": namespace},
                 "spec": {
                     "schedule": schedule, "timeZone": self.zone, "concurrencyPolicy": "Replace",
                     "jobTemplate": {"spec": {"backoffLimit": 6, "template": {"spec": {

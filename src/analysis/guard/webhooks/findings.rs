@@ -165,7 +165,8 @@ pub(super) fn findings(
             };
             let remedy = match webhook.fails_closed {
                 true => {
-                    "give it more replicas or CPU, narrow its rules; a ValidatingAdmissionPolicy (CEL) takes microseconds"
+                    "give it more replicas or CPU, narrow its rules; a ValidatingAdmissionPolicy (CEL) takes \
+                     microseconds"
                 }
                 false => {
                     "give it more replicas or CPU, narrow its rules, or lower timeoutSeconds: requests that time out \

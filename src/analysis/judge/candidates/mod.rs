@@ -211,8 +211,8 @@ impl View<'_> {
         by_resource
     }
 
-    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes; less
-    /// where hardly half of that resource's writes are so.
+    /// How much of something concentrates on one resource: its part there, less that resource's part of all writes;
+    /// less where hardly half of that resource's writes are so.
     fn narrow(&self, of: impl Fn(&Count) -> f64) -> Option<f64> {
         let by_resource = self.writes(of);
         let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
