@@ -1,5 +1,5 @@
-//! Makes a large history store through its own writer, day by day, with peaks that are known; or reads all days of one and says what they
-//! come to. `benches/history.sh` measures both.
+//! Makes a large history store through its own writer, day by day, with known peaks; or reads all days of one and
+//! prints their sums. `benches/history.sh` measures both.
 //!
 //! ```text
 //! cargo run --release --example store -- make DIR NAMESPACES DAYS

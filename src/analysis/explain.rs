@@ -130,7 +130,7 @@ fn rows(document: &str) -> Vec<(String, Vec<&str>, Vec<&str>)> {
 }
 
 /// A row as sentences: `severity: warning`.
-fn told(head: &[&str], row: &[&str]) -> String {
+fn row_text(head: &[&str], row: &[&str]) -> String {
     let parts = head.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty());
     parts.map(|(name, cell)| format!("{name}: {cell}\n\n")).collect::<String>().trim_end().to_owned()
 }
@@ -143,7 +143,7 @@ fn findings() -> Vec<Topic> {
             let Some(id) = row.first().and_then(|cell| cell.split("<a id=\"").nth(1)?.split('"').next()) else {
                 continue;
             };
-            let text = told(&head, &row);
+            let text = row_text(&head, &row);
             let summary = row.get(1).map_or_else(String::new, |cell| unlinked(cell));
             let topic = Topic { name: id.to_owned(), kind: Kind::Finding, summary, text, page: format!("{page}#{id}") };
             all.insert(id.to_owned(), topic);

@@ -60,7 +60,7 @@ impl<'io> Context<'io> {
     }
 
     /// From here on each loss is told once, however many commands meet it.
-    pub fn tell_losses_once(&mut self) {
+    pub fn report_losses_once(&mut self) {
         self.losses.get_or_insert_default();
     }
 
@@ -81,7 +81,7 @@ impl<'io> Context<'io> {
         result
     }
 
-    /// Whether another command composes the answer into its own, and goes on when this one has ended.
+    /// ProgressMode another command composes the answer into its own, and goes on when this one has ended.
     pub fn is_composing(&self) -> bool {
         self.is_composing
     }

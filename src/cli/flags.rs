@@ -15,10 +15,10 @@ use std::time::Duration;
 /// The heading of flags about the output in --help.
 const OUTPUT: &str = "Output";
 
-/// When to use colour.
+/// ColorMode to use colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum When {
+pub enum ColorMode {
     /// On a terminal, unless `NO_COLOR` is set.
     #[default]
     Auto,
@@ -31,7 +31,7 @@ pub enum When {
 /// Whether to show progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Whether {
+pub enum ProgressMode {
     /// On a terminal, for what takes longer than a second.
     #[default]
     Auto,
@@ -80,10 +80,10 @@ pub struct ViewFlags {
     pub top: Option<usize>,
     /// Use colour.
     #[arg(long, value_enum, env = "PLIMSOLL_COLOR", value_name = "WHEN", global = true, help_heading = OUTPUT)]
-    pub color: Option<When>,
+    pub color: Option<ColorMode>,
     /// Show progress on stderr.
     #[arg(long, value_enum, env = "PLIMSOLL_PROGRESS", value_name = "WHEN", global = true, help_heading = OUTPUT)]
-    pub progress: Option<Whether>,
+    pub progress: Option<ProgressMode>,
     /// Exit with 1 if there are findings of this severity or above.
     #[arg(long, value_enum, env = "PLIMSOLL_FAIL_ON", value_name = "SEVERITY", global = true, help_heading = OUTPUT)]
     pub fail_on: Option<FailOn>,
@@ -315,7 +315,7 @@ mod tests {
         let above_zero = length_parser(1, "12h, 30d");
         assert_eq!(above_zero("30d"), Ok(30 * 86_400 * SECOND));
         for bad in ["0s", "-1s", "5", "", "soon"] {
-            assert_eq!(above_zero(bad), Err("a time above zero with its unit: 12h, 30d".to_owned()), "{bad}");
+            assert_eq!(above_zero(bad), Err("write a time above zero with its unit: 12h, 30d".to_owned()), "{bad}");
         }
         let any = duration_parser(0, "0s, 1m");
         assert_eq!((any("0s"), any("1m")), (Ok(Duration::ZERO), Ok(Duration::from_secs(60))));

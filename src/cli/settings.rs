@@ -1,7 +1,7 @@
 //! Settings, settled once: flags, then `PLIMSOLL_*`, then the config file, then these defaults.
 
 use super::error::Error;
-use super::flags::{FailOn, ViewFlags, When, Whether, parse_size};
+use super::flags::{ColorMode, FailOn, ProgressMode, ViewFlags, parse_size};
 use super::io::Io;
 use crate::model::input::{Dedupe, Reading};
 use crate::views::{Format, Style};
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 struct Config {
     output: Option<Format>,
     top: Option<usize>,
-    color: Option<When>,
-    progress: Option<Whether>,
+    color: Option<ColorMode>,
+    progress: Option<ProgressMode>,
     fail_on: Option<FailOn>,
     threads: Option<usize>,
     dedupe: Option<Dedupe>,
@@ -72,17 +72,17 @@ pub struct Settings {
     pub style: Style,
     /// Rows to show: as given, else by the form of the output.
     pub top: Option<usize>,
-    /// Whether `top` was asked for.
+    /// ProgressMode `top` was asked for.
     top_is_asked: bool,
     /// Field to sort by.
     pub sort_by: Option<String>,
-    /// Whether progress may be shown.
+    /// ProgressMode progress may be shown.
     pub progress: bool,
     /// Which findings fail; each command has its own default.
     pub fail_on: Option<FailOn>,
     /// Parser threads.
     pub threads: usize,
-    /// When audit events that come twice are looked for.
+    /// ColorMode audit events that come twice are looked for.
     pub dedupe: Dedupe,
     /// Roll-ups that are kept across runs.
     pub cache: Cache,
@@ -145,9 +145,9 @@ impl Settings {
     fn settle(flags: &ViewFlags, config: Config, warning: Option<String>, io: &Io) -> Result<Self, Error> {
         let format = flags.output.or(config.output).unwrap_or_default();
         let color = match flags.color.or(config.color).unwrap_or_default() {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => io.out_is_terminal && !io.no_color,
+            ColorMode::Always => true,
+            ColorMode::Never => false,
+            ColorMode::Auto => io.out_is_terminal && !io.no_color,
         };
         let for_people = matches!(format, Format::Table | Format::Wide | Format::Markdown);
         let top = match flags.top.or(config.top) {
@@ -167,7 +167,7 @@ impl Settings {
             top_is_asked: flags.top.or(config.top).is_some(),
             sort_by: flags.sort_by.clone(),
             progress: io.err_is_terminal
-                && flags.progress.or(config.progress).unwrap_or_default() == Whether::Auto
+                && flags.progress.or(config.progress).unwrap_or_default() == ProgressMode::Auto
                 && !flags.quiet,
             fail_on: flags.fail_on.or(config.fail_on),
             threads,

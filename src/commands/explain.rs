@@ -97,11 +97,8 @@ fn in_words(found: &[Finding], sources: &[String]) -> String {
     text += &format!("{}:\n\n", counted(found.len() as u64, "finding"));
     for own in found {
         let summary = plain(own.summary.trim_end_matches('.'));
-        text += &format!(
-            "- {}: {summary}. What to do: {}.\n",
-            own.severity.name(),
-            plain(own.remedy.trim_end_matches('.'))
-        );
+        let (label, remedy) = own.advice();
+        text += &format!("- {}: {summary}. {label}: {}.\n", own.severity.name(), plain(remedy));
         let evidence: Vec<String> = own.evidence.iter().map(|(name, value)| format!("{name} {value}")).collect();
         if !evidence.is_empty() {
             text += &format!("  Evidence: {}.\n", plain(&evidence.join(", ")));

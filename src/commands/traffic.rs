@@ -151,7 +151,7 @@ pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) ->
     let (breakdown, mut reading) = read(&query, found, metrics, !context.is_composing(), context)?;
     reading.server = server;
     reading.flow = counted.by_flow().then_some((matched.coverage, matched.note));
-    let told = logs::told(&breakdown, reading);
+    let told = logs::traffic_input(&breakdown, reading);
     let measured = logs::measured(&query, breakdown);
     let rates = match (counted.by.as_slice(), context.is_composing()) {
         ([Dim::User, Dim::Agent], true) => Rows::Rates(rates(&measured)),

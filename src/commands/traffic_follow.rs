@@ -74,7 +74,7 @@ pub(super) fn run(
         let Live { worker, traffic, .. } = &mut live;
         let more =
             follower.poll(worker, &mut || !stopped() && Instant::now() < until, &mut |batch| traffic.take(batch));
-        live.tell(&follower, context, false)?;
+        live.report_losses(&follower, context, false)?;
         if !more {
             std::thread::sleep(IDLE.min(until.saturating_duration_since(Instant::now())));
         }
@@ -84,7 +84,7 @@ pub(super) fn run(
     if !follower.finish(worker, &mut || Instant::now() < last, &mut |batch| traffic.take(batch)) {
         context.lost("ended before the logs were read to their end; allow more time")?;
     }
-    live.tell(&follower, context, true)?;
+    live.report_losses(&follower, context, true)?;
     live.print(&follower, context)
 }
 
@@ -103,7 +103,7 @@ struct Live<'p> {
 
 impl Live<'_> {
     /// Says what is newly lost; at the end, how much it came to.
-    fn tell(&mut self, follower: &Follower, context: &mut Context<'_>, at_end: bool) -> Result<(), Error> {
+    fn report_losses(&mut self, follower: &Follower, context: &mut Context<'_>, at_end: bool) -> Result<(), Error> {
         if follower.lost() == self.told.len() && !at_end {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Live<'_> {
             against_metrics: None,
             flow: self.flow.clone(),
         };
-        let told = logs::told(&breakdown, reading);
+        let told = logs::traffic_input(&breakdown, reading);
         let report = report::report(logs::measured(self.query, breakdown), None, told, &shape(context));
         print_again(&report, self.printed, context)?;
         self.printed += 1;

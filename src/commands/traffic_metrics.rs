@@ -3,7 +3,7 @@
 use super::traffic_flags::{dims, interval_for, shape};
 use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::Facts;
-use crate::analysis::metrics::report::{self as told, Read};
+use crate::analysis::metrics::report::{self as metrics_report, Read};
 use crate::analysis::metrics::traffic::{self, Dim, Query};
 use crate::analysis::traffic::report::{self, Measured};
 use crate::cli::{Context, Error};
@@ -54,8 +54,8 @@ pub(super) fn report(
     context: &Context<'_>,
 ) -> Report {
     let measured = traffic::measured(facts, query);
-    let told = told::told(facts, &measured, read, health);
-    report::report(measured, base, told, &shape(context))
+    let input = metrics_report::traffic_input(facts, &measured, read, health);
+    report::report(measured, base, input, &shape(context))
 }
 
 /// Whether there is an apiserver's page among them.

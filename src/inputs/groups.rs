@@ -130,7 +130,7 @@ pub(crate) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sa
     let now = jiff::Timestamp::now().as_microsecond();
     match group.read(now) {
         Ok(sample) => {
-            tell(&group.path, &sample, context)?;
+            warn_unknown(&group.path, &sample, context)?;
             Ok(Some(sample))
         }
         Err(error) => {
@@ -141,7 +141,7 @@ pub(crate) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sa
 }
 
 /// Says what in a sample could not be understood.
-pub(crate) fn tell(place: &str, sample: &Sample, context: &mut Context<'_>) -> Result<(), Error> {
+pub(crate) fn warn_unknown(place: &str, sample: &Sample, context: &mut Context<'_>) -> Result<(), Error> {
     sample
         .problems
         .iter()

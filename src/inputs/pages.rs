@@ -94,7 +94,7 @@ pub fn facts(
     context: &mut Context<'_>,
 ) -> Result<(Facts, PagesReport), Error> {
     let (facts, told) = unsaid(folders, kept, context)?;
-    tell(&told.losses, context)?;
+    warn_losses(&told.losses, context)?;
     Ok((facts, told))
 }
 
@@ -230,7 +230,7 @@ fn fold(folders: Vec<PageFolder>, kept: Retention, threads: usize, progress: &Pr
 }
 
 /// Says what was lost. What is wrong with one page is mostly wrong with all of them.
-fn tell(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
+fn warn_losses(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
     let mut told: BTreeMap<LossKind, usize> = BTreeMap::new();
     for loss in losses {
         let told = told.entry(loss.kind).or_default();

@@ -40,7 +40,7 @@ pub fn points(
     context: &mut Context<'_>,
     take: &mut dyn FnMut(&Series, &[Point]),
 ) -> Result<u64, Error> {
-    let told = ask(flags, step, names, window, context, &mut |prometheus, query, window, progress| {
+    let stats = ask(flags, step, names, window, context, &mut |prometheus, query, window, progress| {
         let mut is_some = false;
         prometheus.range(query, window, progress, &mut |series, points| {
             is_some = true;
@@ -48,7 +48,7 @@ pub fn points(
         })?;
         Ok(is_some)
     })?;
-    Ok(told.points)
+    Ok(stats.points)
 }
 
 /// What is done with a query: whether it gave anything.
@@ -84,9 +84,9 @@ fn ask(
         }
     }
     progress.finish();
-    let told = prometheus.told();
-    tell(&told, flags.max_samples, context)?;
-    Ok(told)
+    let stats = prometheus.stats();
+    report_stats(&stats, flags.max_samples, context)?;
+    Ok(stats)
 }
 
 /// The standard queries, and what the flags put in their place.
@@ -130,7 +130,7 @@ pub fn endpoint(flags: &PrometheusFlags) -> Result<Endpoint, Error> {
     })
 }
 
-/// What was wrong with the command line is told from what was wrong elsewhere.
+/// What was wrong with the command line is stats from what was wrong elsewhere.
 fn error(error: PromError) -> Error {
     match error {
         PromError::Url { .. } | PromError::Header { .. } | PromError::Given(_) => Error::Usage(error.to_string()),
@@ -139,34 +139,34 @@ fn error(error: PromError) -> Error {
 }
 
 /// Says what it took.
-fn tell(told: &RangeStats, limit: u64, context: &mut Context<'_>) -> Result<(), Error> {
-    for warning in &told.warnings {
+fn report_stats(stats: &RangeStats, limit: u64, context: &mut Context<'_>) -> Result<(), Error> {
+    for warning in &stats.warnings {
         // A store behind Thanos that did not answer is a warning too: then part of the history is missing.
         context.lost(format!("Prometheus warns: {warning}"))?;
     }
-    if told.left_out + told.histograms > 0 {
+    if stats.left_out + stats.histograms > 0 {
         context.say(format!(
             "{} from Prometheus that are not finite numbers, and {}, are left out",
-            counted(told.left_out, "point"),
-            counted(told.histograms, "native histogram")
+            counted(stats.left_out, "point"),
+            counted(stats.histograms, "native histogram")
         ))?;
     }
-    let by = if told.is_measured { "by its own statistics" } else { "by the points in its answer" };
-    if told.heaviest > limit {
+    let by = if stats.is_measured { "by its own statistics" } else { "by the points in its answer" };
+    if stats.heaviest > limit {
         context.say(format!(
             "one query loaded {} samples, {by}: more than --max-samples {}",
-            grouped(told.heaviest),
+            grouped(stats.heaviest),
             grouped(limit)
         ))?;
     }
     if context.settings.verbose {
         context.say(format!(
             "{} in {} from Prometheus, {} retried, {} split; the largest loaded {} samples, {by}",
-            counted(told.points, "point"),
-            if told.queries == 1 { "1 query".to_owned() } else { format!("{} queries", grouped(told.queries)) },
-            grouped(told.again),
-            grouped(told.too_heavy),
-            grouped(told.heaviest),
+            counted(stats.points, "point"),
+            if stats.queries == 1 { "1 query".to_owned() } else { format!("{} queries", grouped(stats.queries)) },
+            grouped(stats.again),
+            grouped(stats.too_heavy),
+            grouped(stats.heaviest),
         ))?;
     }
     Ok(())

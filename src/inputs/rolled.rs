@@ -66,7 +66,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         }
         let specs: Vec<_> = specs.into_iter().chain(with_seams.then_some(&SEAMS)).collect();
         rolled.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
-        tell(&rolled, &mut outcome);
+        report_losses(&rolled, &mut outcome);
         add_coverage(&mut coverage, &rolled.manifest);
     }
     if !raw.is_empty() {
@@ -183,7 +183,7 @@ pub(crate) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
 }
 
 /// Reports what a stored roll-up was made of, and what was lost then.
-fn tell(rolled: &Rolled, outcome: &mut Outcome) {
+fn report_losses(rolled: &Rolled, outcome: &mut Outcome) {
     let manifest = &rolled.manifest;
     outcome.inputs.push(InputReport {
         path: shown(&rolled.folder),

@@ -29,7 +29,7 @@ pub(crate) fn read(
     context: &mut Context<'_>,
 ) -> Result<Answered<Rollup>, Error> {
     let (rollup, outcome) = logs::ask(streams, selection.clone(), context)?;
-    tell_copies(&outcome, context)?;
+    report_copies(&outcome, context)?;
     Ok((rollup, outcome))
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn read_all(
     context: &mut Context<'_>,
 ) -> Result<Vec<Answered<Rollup>>, Error> {
     let answers = together::ask_all(asked, context)?;
-    answers.iter().try_for_each(|(_, outcome)| tell_copies(outcome, context))?;
+    answers.iter().try_for_each(|(_, outcome)| report_copies(outcome, context))?;
     Ok(answers)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn observe<O: Observe>(
     context: &mut Context<'_>,
 ) -> Result<(Arc<O::All>, Outcome), Error> {
     let (all, outcome) = logs::ask(streams, Observed::<O> { selection, observer: PhantomData }, context)?;
-    tell_copies(&outcome, context)?;
+    report_copies(&outcome, context)?;
     Ok((all, outcome))
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn pass<W: Worker, S: Default>(
     });
     progress.finish();
     outcome.losses.iter().try_for_each(|loss| context.lost(loss))?;
-    tell_copies(&outcome, context)?;
+    report_copies(&outcome, context)?;
     Ok((all, outcome))
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> 
     short.collect()
 }
 
-fn tell_copies(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
+fn report_copies(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
     outcome.total().copies_in_words().map_or(Ok(()), |said| context.say(said))
 }
 

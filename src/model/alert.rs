@@ -489,7 +489,8 @@ pub struct Watched {
     /// Until when, where it is over.
     pub ended: Option<Micros>,
     /// What the last message said of it.
-    pub told: Option<Level>,
+    #[serde(rename = "told")]
+    pub reported: Option<Level>,
 }
 
 /// What is remembered of an owner between runs.

@@ -170,7 +170,7 @@ pub struct Phases {
 
 impl Phases {
     /// One of its numbers as people read it.
-    pub fn told(&self, value: Option<f64>) -> String {
+    pub fn formatted(&self, value: Option<f64>) -> String {
         let unit = if self.unit == Unit::PerSecond { "/s" } else { "" };
         value.map_or_else(|| "-".to_owned(), |value| format!("{}{unit}", significant(value)))
     }

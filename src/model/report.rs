@@ -163,6 +163,15 @@ impl Finding {
         }
     }
 
+    /// The remedy under its label for people: "What to do", or "Prevention" where only the next time can be changed.
+    pub fn advice(&self) -> (&'static str, &str) {
+        let text = self.remedy.trim_end_matches('.');
+        match text.strip_prefix("prevention: ") {
+            Some(text) => ("Prevention", text),
+            None => ("What to do", text),
+        }
+    }
+
     /// The order of all lists: the gravest first, then the surest. What is alike stays as it came: sorts are stable,
     /// and a fingerprint, which hashes paths too, would order one bundle differently in each folder that it lies in.
     pub fn graver(&self, other: &Self) -> Ordering {

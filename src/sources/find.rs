@@ -402,7 +402,9 @@ impl Bundles {
 pub(super) fn family(name: &str) -> String {
     static ROTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it.
-        Regex::new(r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+(\.[0-9]+)?) | (\.(gz|zst|zstd))$ | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$").ok()
+        let pattern = r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+(\.[0-9]+)?) | (\.(gz|zst|zstd))$
+            | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$";
+        Regex::new(pattern).ok()
     });
     match &*ROTATION {
         Some(rotation) => {

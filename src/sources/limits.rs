@@ -130,7 +130,7 @@ mod tests {
         let found = limits(&path).unwrap();
         assert_eq!((found["H1"], found["a{b=\"c\"}"], found.len()), (10.0, 8_589_934_592.0, 2));
         for (text, expected) in [
-            ("series,limits\n", "f.csv:1: there is no column 'limit'"),
+            ("series,limits\n", "f.csv:1: no column 'limit'"),
             ("series,limit\na,much\n", "f.csv:2: 'much' is neither"),
             ("series,limit\na,1\na,2\n", "f.csv:3: a has a limit already"),
             ("series,limit\na\n", "f.csv:2:"),
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(events(&path).unwrap(), [(0, 2 * DAY + 12 * hour), (hour, 2 * hour), (2 * DAY, 3 * DAY)]);
         for (text, expected) in [
             ("from,until,name\nsoon,,x\n", ":2: 'soon' is not a time"),
-            ("from,until,name\n1970-01-02,1970-01-02,x\n", "not after its beginning"),
+            ("from,until,name\n1970-01-02,1970-01-02,x\n", "not after its start"),
         ] {
             let (_kept, path) = file(text);
             let error = events(&path).unwrap_err();

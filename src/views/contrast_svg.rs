@@ -52,7 +52,9 @@ fn all(
 ) -> std::fmt::Result {
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" role="img"><title>plimsoll compare</title><style>{STYLE}</style>"#
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" style=\"max-width:100%;height:auto\" role=\"img\">\
+         <title>plimsoll compare</title><style>{STYLE}</style>"
     )?;
     for (number, contrast) in panels.iter().enumerate() {
         let (x, y) = (PANEL.0 * (number % columns) as f64, PANEL.1 * (number / columns) as f64);

@@ -35,9 +35,11 @@ text{fill:currentColor}.title{font-size:14px;font-weight:bold}.soft{fill-opacity
 .grid{stroke:currentColor;stroke-opacity:.15;fill:none}.now{stroke:currentColor;stroke-opacity:.5;stroke-dasharray:2 \
 4;fill:none}\
 .past{stroke:currentColor;stroke-width:1.5;fill:none}.band{fill:#0072b2;fill-opacity:.25;stroke:none}\
-.next{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3;fill:none}.limit{stroke:#d55e00;stroke-width:2;stroke-dasharray:12 3 2 3;fill:none}\
+.next{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3;fill:none}\
+.limit{stroke:#d55e00;stroke-width:2;stroke-dasharray:12 3 2 3;fill:none}\
 .change{fill:currentColor;fill-opacity:.6}.date{fill:#d55e00}\
-@media(prefers-color-scheme:dark){svg{background:#1b1b1f;color:#ddd}.band{fill:#56b4e9}.next{stroke:#56b4e9}.limit{stroke:#e69f00}.date{fill:#e69f00}}";
+@media(prefers-color-scheme:dark){svg{background:#1b1b1f;color:#ddd}.band{fill:#56b4e9}\
+.next{stroke:#56b4e9}.limit{stroke:#e69f00}.date{fill:#e69f00}}";
 
 /// Writes pictures into one SVG; those of which nothing is known are left out. Whether there was one to draw; else
 /// nothing is written.
@@ -52,7 +54,9 @@ pub fn draw(pictures: &[Picture], out: &mut dyn Write) -> io::Result<bool> {
     let height = below + 24.0;
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" role="img"><title>plimsoll forecast</title><style>{STYLE}</style>"#
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" style=\"max-width:100%;height:auto\" role=\"img\">\
+         <title>plimsoll forecast</title><style>{STYLE}</style>"
     )?;
     for (number, (picture, frame)) in panels.iter().enumerate() {
         let (x, y) = (PANEL.0 * (number % columns) as f64, PANEL.1 * (number / columns) as f64);
@@ -181,7 +185,7 @@ fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result 
         let (x, sign) = (place.x(change.at), if change.by > 0.0 { "+" } else { "" });
         writeln!(
             out,
-            r#"<path class="change" d="M{x:.1} {bottom}l-5 8h10z"><title>level changed on {} by {sign}{}</title></path>"#,
+            r#"<path class="change" d="M{x:.1} {bottom}l-5 8h10z"><title>new level from {}: {sign}{}</title></path>"#,
             day(change.at),
             amount(picture.unit, change.by)
         )?;

@@ -47,13 +47,14 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "```")?;
     }
     for finding in report.shown_findings() {
+        let (label, remedy) = finding.advice();
         writeln!(
             out,
-            "\n- **{}** {}: {}. What to do: {}.",
+            "\n- **{}** {}: {}. {label}: {}.",
             finding.severity.name(),
             escape(&finding.id),
             escape(&finding.summary),
-            escape(&finding.remedy)
+            escape(remedy)
         )?;
     }
     for note in &report.notes {

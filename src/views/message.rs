@@ -136,7 +136,7 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
         "count": message.alerts.len() + message.deeds.len(),
         "alerts": message.alerts.iter().take(MAX_ALERTS_NAMED).map(one).collect::<Vec<_>>(),
         "more": (message.alerts.len() + message.deeds.len()).saturating_sub(MAX_ALERTS_NAMED),
-        "deeds": message.deeds.iter().take(MAX_ALERTS_NAMED).map(|deed| told(deed, &safe)).collect::<Vec<_>>(),
+        "deeds": message.deeds.iter().take(MAX_ALERTS_NAMED).map(|deed| event_values(deed, &safe)).collect::<Vec<_>>(),
         "episodes": message.episodes.iter().map(|own| episode(own, &safe)).collect::<Vec<_>>(),
         "over": message.over.iter().take(MAX_ALERTS_NAMED).map(one).collect::<Vec<_>>(),
         "commands": commands(message),
@@ -144,7 +144,7 @@ fn values(message: &Message, safe: impl Fn(&str) -> String) -> Value {
 }
 
 /// A dangerous operation for a template.
-fn told(deed: &GuardEvent, safe: &impl Fn(&str) -> String) -> Value {
+fn event_values(deed: &GuardEvent, safe: &impl Fn(&str) -> String) -> Value {
     let who = if deed.impersonated.is_empty() {
         deed.user.clone()
     } else {
@@ -320,11 +320,12 @@ mod tests {
             "  proposed   56Gi\n",
             "\nOver:\n  old: requests.memory, was critical at 46Gi of 50Gi, 2026-11-18 11:06 UTC to 2026-11-18 11:07 \
              UTC\n",
-            "  effect     4Gi left; new pods that need more are rejected (403, exceeded quota), and rollouts stop; \
-             what runs goes on\n",
+            "  effect     4Gi left; new pods that need more are denied (403, exceeded quota), and rollouts stop; \
+             running pods are not affected\n",
             "\n  kubectl -n shop patch resourcequota team --type=merge -p \
              '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}' --dry-run=server -o yaml | kubectl diff -f -\n  \
-             kubectl -n shop patch resourcequota team --type=merge -p '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}'\n",
+             kubectl -n shop patch resourcequota team --type=merge -p \
+             '{\"spec\":{\"hard\":{\"requests.memory\":\"56Gi\"}}}'\n",
         ] {
             assert!(rendered.text.contains(part), "{part:?} is not in\n{}", rendered.text);
         }

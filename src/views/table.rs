@@ -54,7 +54,8 @@ fn findings(findings: &[Finding], style: &Style, out: &mut dyn Write) -> io::Res
             plain(&finding.id),
             percent(finding.confidence)
         )?;
-        prose(&[format!("  \t{}.", finding.summary), format!("  \tWhat to do: {}.", finding.remedy)], style, out)?;
+        let (label, remedy) = finding.advice();
+        prose(&[format!("  \t{}.", finding.summary), format!("  \t{label}: {remedy}.")], style, out)?;
     }
     match findings.first() {
         Some(first) if style.headers => {

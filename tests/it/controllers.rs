@@ -323,7 +323,9 @@ fn nobody_who_leads_is_told_and_two_pages_of_old_leaders_are_not_two_leaders() {
     assert_eq!(rows(&report, "leaders")[0]["holder"], "b");
     // Two programs in one folder, started within a second of one another, are two processes.
     let both = folder();
-    let other = "process_start_time_seconds 1000000001\nleader_election_master_status{name=\"kube-controller-manager\"} 1\nworkqueue_depth{name=\"q\"} 3\nworkqueue_adds_total{name=\"q\"} 9\n";
+    let other = "process_start_time_seconds 1000000001\n\
+        leader_election_master_status{name=\"kube-controller-manager\"} 1\nworkqueue_depth{name=\"q\"} 3\n\
+        workqueue_adds_total{name=\"q\"} 9\n";
     write(both.path(), "scheduler-1795000000.txt", lead(1));
     write(both.path(), "manager-1795000001.txt", other);
     let report = controllers(&[&both.path().display().to_string()]);

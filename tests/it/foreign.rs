@@ -138,7 +138,8 @@ fn a_page_of_another_century_stops_nothing() {
     let home = folder();
     let page = |value: u64| {
         format!(
-            "# TYPE apiserver_request_total counter\napiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\"}} {value}\n\
+            "# TYPE apiserver_request_total counter\napiserver_request_total{{verb=\"GET\",resource=\"pods\",\
+             code=\"200\"}} {value}\n\
              # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.795166e+09\n"
         )
     };
@@ -376,11 +377,13 @@ fn what_has_no_name_is_called_something() {
         format!(
             "# TYPE workqueue_depth gauge\nworkqueue_depth{{name=\"autoregister\"}} {}\n# TYPE workqueue_adds_total \
              counter\nworkqueue_adds_total{{name=\"autoregister\"}} {}\n\
-             # TYPE workqueue_work_duration_seconds histogram\nworkqueue_work_duration_seconds_bucket{{name=\"autoregister\",le=\"+Inf\"}} 5\n\
+             # TYPE workqueue_work_duration_seconds histogram\n\
+             workqueue_work_duration_seconds_bucket{{name=\"autoregister\",le=\"+Inf\"}} 5\n\
              workqueue_work_duration_seconds_sum{{name=\"autoregister\"}} \
              1\nworkqueue_work_duration_seconds_count{{name=\"autoregister\"}} 5\n\
              # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {}\n\
-             # TYPE apiserver_request_total counter\napiserver_request_total{{verb=\"GET\",resource=\"pods\",code=\"200\"}} {}\n",
+             # TYPE apiserver_request_total counter\napiserver_request_total{{verb=\"GET\",resource=\"pods\",\
+             code=\"200\"}} {}\n",
             20 + 10 * number,
             100 + 10 * number,
             if number < 3 { 1_795_166_000 } else { 1_795_166_360 },

@@ -202,7 +202,11 @@ fn measured(args: &[&str]) -> (Ran, u64) {
     let log = home.path().join("time");
     let mut command = hermetic(Command::new("python3"), home.path());
     // The largest of a process' children is what getrusage tells.
-    command.args(["-c", "import resource, subprocess, sys\ncode = subprocess.run(sys.argv[2:]).returncode\nopen(sys.argv[1], 'w').write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))\nsys.exit(code)"]);
+    command.args([
+        "-c",
+        "import resource, subprocess, sys\ncode = subprocess.run(sys.argv[2:]).returncode\n\
+        open(sys.argv[1], 'w').write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))\nsys.exit(code)",
+    ]);
     command.arg(&log).arg(env!("CARGO_BIN_EXE_plimsoll")).args(args);
     let ran = feed(command, b"");
     let kilobytes: u64 = std::fs::read_to_string(log).unwrap().trim().parse().unwrap();
@@ -264,7 +268,8 @@ fn a_page_of_two_hundred_megabytes() {
          apiserver_request_total counter\n";
     let line = |n: usize| {
         format!(
-            "apiserver_request_total{{code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"path-{n}\",verb=\"GET\",version=\"v1\"}} 2\n"
+            "apiserver_request_total{{code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",\
+             resource=\"pods\",scope=\"resource\",subresource=\"path-{n}\",verb=\"GET\",version=\"v1\"}} 2\n"
         )
     };
     let count_of = large(&path, head, 1, line);
@@ -279,7 +284,8 @@ fn a_line_of_more_than_a_mebibyte() {
     let folder = folder();
     let series = |path: &str| {
         format!(
-            "apiserver_request_total{{code=\"200\",resource=\"pods\",scope=\"resource\",subresource=\"{path}\",verb=\"GET\"}} 5\n"
+            "apiserver_request_total{{code=\"200\",resource=\"pods\",scope=\"resource\",subresource=\"{path}\",\
+             verb=\"GET\"}} 5\n"
         )
     };
     let page = format!(

@@ -27,7 +27,8 @@ fn webhooks_have_latency_rejections_and_calls_let_through() {
             "{metric}_bucket{{{labels},le=\"0.1\"}} {fast}\n{metric}_bucket{{{labels},le=\"0.5\"}} \
              {slow}\n{metric}_bucket{{{labels},le=\"+Inf\"}} {all}\n\
              {metric}_sum{{{labels}}} 9\n{metric}_count{{{labels}}} {all}\n\
-             apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"policy.example.com\",operation=\"CREATE\",rejection_code=\"400\",type=\"validating\"}} {rejected}\n\
+             apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"policy.example.com\",\
+             operation=\"CREATE\",rejection_code=\"400\",type=\"validating\"}} {rejected}\n\
              apiserver_admission_webhook_fail_open_count{{name=\"policy.example.com\",type=\"validating\"}} {open}\n"
         )
     };
@@ -45,7 +46,8 @@ fn webhooks_have_latency_rejections_and_calls_let_through() {
 fn watches_fan_out_and_the_cache_holds_some_history() {
     let page = |received: u32, sent: u32, bytes: u32| {
         format!(
-            "apiserver_longrunning_requests{{verb=\"WATCH\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",version=\"v1\",component=\"apiserver\"}} 7\n\
+            "apiserver_longrunning_requests{{verb=\"WATCH\",group=\"\",resource=\"pods\",scope=\"cluster\",\
+             subresource=\"\",version=\"v1\",component=\"apiserver\"}} 7\n\
              apiserver_watch_cache_events_received_total{{group=\"\",resource=\"pods\"}} {received}\n\
              apiserver_watch_events_total{{group=\"\",resource=\"pods\",version=\"v1\"}} {sent}\n\
              apiserver_watch_events_sizes_sum{{group=\"\",resource=\"pods\",version=\"v1\"}} {bytes}\n\

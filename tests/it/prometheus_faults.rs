@@ -71,7 +71,7 @@ fn ask(endpoint: &Endpoint, promql: &str) -> (Result<Points, PromError>, RangeSt
     let mut points = Vec::new();
     let window = Window::new(0, 600 * SECOND, 300 * SECOND).unwrap();
     let result = prometheus.range(&query, &window, &(), &mut |series, run| points.push((series.clone(), run.to_vec())));
-    (result.map(|()| points), prometheus.told())
+    (result.map(|()| points), prometheus.stats())
 }
 
 fn endpoint(url: &str) -> Endpoint {

@@ -180,7 +180,12 @@ fn a_log_that_grows_and_is_rotated_is_stored_once_whoever_is_killed() {
 fn event(at: i64, user: &str) -> String {
     let at = plimsoll::model::time::format(at * 1_000_000);
     format!(
-        "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\"auditID\":\"{user}-{at}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\"verb\":\"list\",\"user\":{{\"username\":\"{user}\"}},\"userAgent\":\"tool/1\",\"objectRef\":{{\"resource\":\"pods\",\"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":200}},\"requestReceivedTimestamp\":\"{at}\",\"stageTimestamp\":\"{at}\"}}\n"
+        "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\
+         \"auditID\":\"{user}-{at}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\
+         \"verb\":\"list\",\"user\":{{\"username\":\"{user}\"}},\"userAgent\":\"tool/1\",\
+         \"objectRef\":{{\"resource\":\"pods\",\"apiVersion\":\"v1\"}},\
+         \"responseStatus\":{{\"code\":200}},\"requestReceivedTimestamp\":\"{at}\",\
+         \"stageTimestamp\":\"{at}\"}}\n"
     )
 }
 

@@ -432,7 +432,13 @@ fn folded_rows_keep_the_sums() {
         let (at, agent, code) = (n / 600, n % 6_000, [200, 200, 404, 429, 500][n as usize * 7 % 5]);
         for again in 0..=agent % 3 {
             lines += &format!(
-                "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\"auditID\":\"{n}-{again}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\"verb\":\"list\",\"user\":{{\"username\":\"jane\"}},\"sourceIPs\":[\"10.0.0.9\"],\"userAgent\":\"agent-{agent}/v1\",\"objectRef\":{{\"resource\":\"pods\",\"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":{code}}},\"requestReceivedTimestamp\":\"2026-11-20T09:00:{at:02}.000000Z\",\"stageTimestamp\":\"2026-11-20T09:00:{at:02}.{:06}Z\"}}\n",
+                "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\
+                 \"auditID\":\"{n}-{again}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\
+                 \"verb\":\"list\",\"user\":{{\"username\":\"jane\"}},\"sourceIPs\":[\"10.0.0.9\"],\
+                 \"userAgent\":\"agent-{agent}/v1\",\"objectRef\":{{\"resource\":\"pods\",\
+                 \"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":{code}}},\
+                 \"requestReceivedTimestamp\":\"2026-11-20T09:00:{at:02}.000000Z\",\
+                 \"stageTimestamp\":\"2026-11-20T09:00:{at:02}.{:06}Z\"}}\n",
                 1_000 + n * 13 % 90_000,
             );
         }

@@ -132,7 +132,8 @@ impl Drop for Screen {
 /// A page of an apiserver with so many requests.
 pub(crate) fn page(requests: u64) -> String {
     format!(
-        "# TYPE apiserver_request_total counter\napiserver_request_total{{code=\"200\",component=\"apiserver\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} {requests}\n\
+        "# TYPE apiserver_request_total counter\napiserver_request_total{{code=\"200\",component=\"apiserver\",\
+         group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} {requests}\n\
          # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7e9\n"
     )
 }

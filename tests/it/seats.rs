@@ -177,7 +177,10 @@ fn a_bundle_gives_limits_refusals_and_profiles() {
 /// the page.
 fn page(requests: &[(&str, &str, u64, u64, bool)]) -> String {
     let time = |ms: u64| format!("2026-11-21T21:40:{:02}.{:03}Z", (59_000 - ms) / 1000, (59_000 - ms) % 1000);
-    let mut text = "PriorityLevelName,FlowSchemaName,QueueIndex,RequestIndexInQueue,FlowDistingsher,ArriveTime,InitialSeats,FinalSeats,AdditionalLatency,StartTime,UserName,Verb,APIPath,Namespace,Name,APIVersion,Resource,SubResource\n".to_owned();
+    let mut text = "PriorityLevelName,FlowSchemaName,QueueIndex,RequestIndexInQueue,FlowDistingsher,ArriveTime,\
+        InitialSeats,FinalSeats,AdditionalLatency,StartTime,UserName,Verb,APIPath,Namespace,Name,APIVersion,\
+        Resource,SubResource\n"
+        .to_owned();
     for (level, user, seats, ms, executes) in requests.iter().copied().chain([("exempt", "me", 1, 0, true)]) {
         let started = if executes { time(ms) } else { "0001-01-01T00:00:00Z".to_owned() };
         text += &format!(

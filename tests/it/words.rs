@@ -126,6 +126,37 @@ fn sentences_and_names_use_the_terms_of_the_field() {
     none(&faults);
 }
 
+/// The lines of a source text that are too wide, raw strings aside: their content is data.
+fn wide(text: &str) -> Vec<usize> {
+    static TOKEN: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r##"(?s)//[^\n]*|b?r#".*?"#|"(?:\\.|[^"\\])*"|'"'"##).unwrap());
+    let mut raw = vec![false; text.lines().count() + 1];
+    for part in TOKEN.find_iter(text).filter(|part| part.as_str().trim_start_matches('b').starts_with("r#")) {
+        let first = text[..part.start()].matches('\n').count();
+        raw[first..=first + part.as_str().matches('\n').count()].fill(true);
+    }
+    let too_wide = |(at, line): (usize, &str)| (line.chars().count() > 120 && !raw[at]).then_some(at + 1);
+    text.lines().enumerate().filter_map(too_wide).collect()
+}
+
+#[test]
+fn no_line_is_wider_than_120_columns() {
+    let mut all = Vec::new();
+    ["src", "tests", "examples", "benches", "fuzz/fuzz_targets"]
+        .iter()
+        .for_each(|folder| files(&root().join(folder), &mut all));
+    let mut faults = Vec::new();
+    for path in &all {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        faults.extend(
+            wide(&std::fs::read_to_string(path).unwrap()).iter().map(|line| format!("{name}:{line}: too wide")),
+        );
+    }
+    none(&faults);
+    let long = "x".repeat(121);
+    assert_eq!(wide(&format!("a\n{long}\nlet a = r#\"{long}\n\"#;\n// {long}\n")), [2, 5]);
+}
+
 #[test]
 fn the_check_finds_what_it_looks_for() {
     let text = "// \"it is no comment\"\nlet a = \"the lease \\\n   is gone here\"; let b = r#\"one two three\"#; let \

@@ -47,7 +47,9 @@ impl Alertmanager {
         for alert in message.alerts.iter().chain(&message.over) {
             alerts.extend(self.of(alert, &message.cluster, &message.owner, message.at));
         }
-        alerts.extend(message.deeds.iter().map(|deed| self.deed(deed, &message.cluster, &message.owner, message.at)));
+        alerts.extend(
+            message.deeds.iter().map(|deed| self.guard_event(deed, &message.cluster, &message.owner, message.at)),
+        );
         let of = |own| self.episode(own, &message.cluster, &message.owner, message.at);
         alerts.extend(message.episodes.iter().map(of));
         self.post(&alerts, within)
@@ -94,7 +96,7 @@ impl Alertmanager {
     }
 
     /// A dangerous operation. It is over when it is done, but people should see it: it stands for `hold`.
-    fn deed(&self, deed: &GuardEvent, cluster: &str, owner: &str, at: Micros) -> Value {
+    fn guard_event(&self, deed: &GuardEvent, cluster: &str, owner: &str, at: Micros) -> Value {
         let namespace = if let [one] = deed.namespaces.as_slice() { one } else { "" };
         let labels = self.labels(&[
             ("alertname", "PlimsollGuard"),

@@ -54,8 +54,8 @@ impl Mailer {
         }
         match transport.build().send(&mail) {
             Ok(_) => Ok(()),
-            Err(error) if error.is_permanent() => Err(Fault::Refused(told(&error))),
-            Err(error) => Err(Fault::Later(told(&error), None)),
+            Err(error) if error.is_permanent() => Err(Fault::Refused(error_text(&error))),
+            Err(error) => Err(Fault::Later(error_text(&error), None)),
         }
     }
 
@@ -80,7 +80,7 @@ impl Mailer {
 }
 
 /// The error with what is behind it.
-fn told(error: &dyn std::error::Error) -> String {
+fn error_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut behind = error.source();
     while let Some(error) = behind {
@@ -98,10 +98,10 @@ fn parameters(server: &str, ca: Option<&Path>) -> Result<TlsParameters, String> 
     if let Some(path) = ca {
         let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let certificate =
-            Certificate::from_pem(&pem).map_err(|error| format!("{}: {}", path.display(), told(&error)))?;
+            Certificate::from_pem(&pem).map_err(|error| format!("{}: {}", path.display(), error_text(&error)))?;
         parameters = parameters.certificate_store(CertificateStore::None).add_root_certificate(certificate);
     }
-    parameters.build().map_err(|error| told(&error))
+    parameters.build().map_err(|error| error_text(&error))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is remembered between runs: what owners were told, and what has still to be sent. Safe against two runs at
+//! What is remembered between runs: what owners were notified of, and what has still to be sent. Safe against two runs at
 //! once, and against being killed at any point.
 
 use crate::actions::fresh::Fresh;
@@ -24,13 +24,13 @@ pub struct State {
     pub at: Micros,
     /// The cluster that it was about.
     pub cluster: String,
-    /// What owners were told, by name.
+    /// What owners were notified of, by name.
     pub watches: BTreeMap<String, Watch>,
     /// What has still to be sent, the oldest first.
     pub outbox: Vec<OutboxEntry>,
-    /// Dangerous operations that were told, by ids of rows and operations, and when.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub told: BTreeMap<String, Micros>,
+    /// Dangerous operations and episodes that were reported, by ids of rows and operations, and when.
+    #[serde(default, rename = "told", skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported: BTreeMap<String, Micros>,
 }
 
 impl Default for State {
@@ -41,7 +41,7 @@ impl Default for State {
             cluster: String::new(),
             watches: BTreeMap::new(),
             outbox: Vec::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
         }
     }
 }
@@ -292,7 +292,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(folder.path(), NOW).unwrap();
         let error = Store::open(folder.path(), Duration::from_millis(50)).unwrap_err();
-        assert!(error.contains("another plimsoll has been at work"), "{error}");
+        assert!(error.contains("locked by another plimsoll for"), "{error}");
         drop(store);
         Store::open(folder.path(), NOW).unwrap();
     }

@@ -48,7 +48,7 @@ impl Webhook {
             "text": parcel.text,
         });
         if is_guard {
-            body["operations"] = message.deeds.iter().map(deed).collect();
+            body["operations"] = message.deeds.iter().map(guard_event).collect();
             body["episodes"] = message.episodes.iter().map(episode).collect();
         } else {
             body["alerts"] = message.alerts.iter().map(alert).collect();
@@ -80,7 +80,7 @@ fn alert(alert: &crate::model::alert::Alert) -> serde_json::Value {
 }
 
 /// A dangerous operation as the receiver reads it.
-fn deed(deed: &crate::model::alert::GuardEvent) -> serde_json::Value {
+fn guard_event(deed: &crate::model::alert::GuardEvent) -> serde_json::Value {
     let mut json = json!(deed);
     json["at"] = time::format(deed.at).into();
     json["last"] = time::format(deed.last).into();

@@ -2,7 +2,7 @@
 //! dropped, and, if the program is killed, from the note by the next run.
 
 use super::note::{Lock, Note};
-use super::{Method, limit, told, write};
+use super::{Method, error_text, limit, write};
 use crate::model::memory::Amount;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) fn try_restoring(folder: &Path, method: Method) -> Result<(), String>
 /// Writes a limit and reads it again.
 pub(super) fn put_back(folder: &Path, method: Method, was: Amount) -> Result<(), String> {
     let file = folder.join(method.file());
-    set(folder, method, was).map_err(|error| told(&file, &error))?;
+    set(folder, method, was).map_err(|error| error_text(&file, &error))?;
     let is = limit(&file)?;
     if is == was { Ok(()) } else { Err(format!("{}: wrote {was:?}, but the kernel reports {is:?}", file.display())) }
 }

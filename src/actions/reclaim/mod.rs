@@ -166,11 +166,11 @@ fn ended(result: io::Result<()>, file: &Path) -> Result<Stepped, String> {
             Ok(Stepped::Partly)
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Stepped::Interrupted),
-        Err(error) => Err(told(file, &error)),
+        Err(error) => Err(error_text(file, &error)),
     }
 }
 
-fn told(file: &Path, error: &io::Error) -> String {
+fn error_text(file: &Path, error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::PermissionDenied => "; run as root",
         io::ErrorKind::ReadOnlyFilesystem => "; mount the cgroup hierarchy writable",
@@ -181,7 +181,7 @@ fn told(file: &Path, error: &io::Error) -> String {
 
 /// The limit in a file.
 fn limit(file: &Path) -> Result<Amount, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| told(file, &error))?;
+    let text = std::fs::read_to_string(file).map_err(|error| error_text(file, &error))?;
     match text.trim() {
         "max" | "-1" => Ok(Amount::Max),
         number => number.parse().map(Amount::of).map_err(|_| format!("{}: '{number}' is not a limit", file.display())),

@@ -100,7 +100,7 @@ fn seconds((from, to): (Micros, Micros)) -> f64 {
 }
 
 /// The report.
-pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
+pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
     let table = |name: &str, title: &str, columns: &[&str]| Table {
         name: name.to_owned(),
@@ -125,15 +125,15 @@ pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
         };
         let pins = pins(fleet, of_clients, busiest);
         add_clients(&mut clients, fleet, busiest, &pins);
-        if told.has_logs {
-            add_chances(&mut chances, fleet, of_clients, busiest, &told, &mut report);
+        if input.has_logs {
+            add_chances(&mut chances, fleet, of_clients, busiest, &input, &mut report);
         }
         add_rollouts(&mut rollouts, fleet);
-        report.findings.extend(finding(fleet, &pins, &told, &report.more));
+        report.findings.extend(finding(fleet, &pins, &input, &report.more));
     }
     report.window = window(fleets);
     report.totals = totals(fleets);
-    let shown = told.top.unwrap_or(SHOWN);
+    let shown = input.top.unwrap_or(SHOWN);
     let mut few = clients.clone();
     if few.rows.len() > shown {
         report
@@ -141,8 +141,8 @@ pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
             .push(format!("{} more; --top or -o json shows them.", counted((few.rows.len() - shown) as u64, "client")));
         few.rows.truncate(shown);
     }
-    report.notes.extend(told.notes.iter().cloned());
-    if !told.has_logs {
+    report.notes.extend(input.notes.iter().cloned());
+    if !input.has_logs {
         report.notes.push(
             "Metrics do not identify clients; audit logs would show which clients pin the load, and the remedy."
                 .to_owned(),
@@ -157,7 +157,7 @@ pub fn report(fleets: &[Loaded], told: BalanceInput) -> Report {
     report.people = Some(shown.collect());
     report.table = instances;
     report.tables = vec![clients, chances, rollouts];
-    report.inputs = told.inputs;
+    report.inputs = input.inputs;
     report
 }
 
@@ -273,7 +273,7 @@ fn add_chances(
     fleet: &Fleet,
     clients: &[Client],
     busiest: &str,
-    told: &BalanceInput,
+    input: &BalanceInput,
     report: &mut Report,
 ) {
     let model = Model::new(clients, busiest, fleet.instances.len(), seconds(fleet.window));
@@ -286,14 +286,14 @@ fn add_chances(
         let head = [fleet.cluster.as_str().into(), Value::Number(chance), Value::Number(chance * model.rate())];
         table.rows.push(head.into_iter().chain(row).collect());
     }
-    let within = duration((told.within * SECOND as f64) as Micros);
+    let within = duration((input.within * SECOND as f64) as Micros);
     let floor = model.floor();
     let at_best = if floor > EVEN {
         format!("; to {} at best, because few connections carry most of the load", significant(floor))
     } else {
         String::new()
     };
-    report.lead.push(match model.chance_for(told.within) {
+    report.lead.push(match model.chance_for(input.within) {
         _ if floor > HOPELESS => {
             "to rebalance\tno --goaway-chance helps: a few connections carry most of the load, each on one \
              apiserver. Split or rate-limit the clients below"
@@ -309,7 +309,7 @@ fn add_chances(
              load send too few requests on each connection; restart them"
         ),
     });
-    let recommended = model.chance_for(told.within).filter(|_| floor <= HOPELESS);
+    let recommended = model.chance_for(input.within).filter(|_| floor <= HOPELESS);
     report.more.insert("recommended_goaway_chance".to_owned(), json!(recommended));
     report.more.insert("skew_at_best".to_owned(), json!(floor));
 }
@@ -363,8 +363,8 @@ fn lead(report: &mut Report, fleet: &Fleet) {
         return;
     }
     let since = match fleet.since(busiest) {
-        Some(since) if is_even_now(fleet) => format!("{}. It is even now", told_since(&since)),
-        Some(since) => told_since(&since),
+        Some(since) if is_even_now(fleet) => format!("{}. It is even now", since_text(&since)),
+        Some(since) => since_text(&since),
         None => format!("the start of what was read, {}", clock(fleet.window.0)),
     };
     report.lead.push(format!("since\t{since}"));
@@ -389,7 +389,7 @@ fn clock(at: Micros) -> String {
     format!("{} UTC", time::second(at))
 }
 
-fn told_since(since: &Since) -> String {
+fn since_text(since: &Since) -> String {
     let restart = match &since.restart {
         Some((name, at)) => format!("; {name} started at {}", clock(*at)),
         None => "; no apiserver started near it".to_owned(),
@@ -400,7 +400,7 @@ fn told_since(since: &Since) -> String {
 fn finding(
     fleet: &Fleet,
     pins: &[(&Client, f64, f64)],
-    told: &BalanceInput,
+    input: &BalanceInput,
     more: &serde_json::Map<String, serde_json::Value>,
 ) -> Option<Finding> {
     let count = fleet.instances.len();
@@ -420,7 +420,7 @@ fn finding(
     let mut finding =
         Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)]);
     // Of an apiserver whose log or metrics are not all there nothing is sure.
-    finding.confidence = if told.notes.is_empty() { 0.9 } else { 0.5 };
+    finding.confidence = if input.notes.is_empty() { 0.9 } else { 0.5 };
     let since = fleet.since(busiest);
     finding.first_seen = time::format(since.as_ref().map_or(fleet.window.0, |since| since.at));
     finding.last_seen = time::format(fleet.window.1);

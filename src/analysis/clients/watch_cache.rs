@@ -259,7 +259,7 @@ pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
         ..Table::default()
     };
     let (from, to) = (facts.instances.iter().map(|one| one.from).min().unwrap_or_default(), facts.last());
-    let mut notes = told(&table);
+    let mut notes = sentences(&table);
     let shown = known.top.unwrap_or(usize::MAX).min(table.rows.len());
     if shown < table.rows.len() {
         notes.push(format!("{} more watch caches not shown; --top 0 shows all.", table.rows.len() - shown));
@@ -325,7 +325,7 @@ fn for_people(table: &Table, shown: usize) -> Table {
 }
 
 /// Who falls out, and proposals, as sentences; those of several instances once.
-fn told(table: &Table) -> Vec<String> {
+fn sentences(table: &Table) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     let at = |name: &str| table.column(name).unwrap_or_default();
     for row in &table.rows {
@@ -389,6 +389,6 @@ mod tests {
         assert!(proposals(&cache, "pods", &none, false).is_empty());
         assert_eq!(proposals(&cache, "pods", &none, true), ["--watch-cache-sizes=pods#4500 holds 75 s at this rate"]);
         let largest = Cache { capacity: LARGEST, ..cache };
-        assert!(proposals(&largest, "pods", &none, false)[0].contains("as large as it gets"));
+        assert!(proposals(&largest, "pods", &none, false)[0].contains("at its maximum size"));
     }
 }

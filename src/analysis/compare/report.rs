@@ -59,14 +59,14 @@ const PEOPLE: [&str; 7] = [
 ];
 
 /// The report.
-pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
+pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
     // The most moved first, within what can be set beside one another.
     rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(weight(b).total_cmp(&weight(a))).then_with(|| key(a).cmp(&key(b))));
-    let windows = told.windows.map(window);
-    let findings = limits::findings(rows, &told.limits, (&windows[1].from, &windows[1].to));
-    let top = told.top.unwrap_or(SHOWN);
+    let windows = input.windows.map(window);
+    let findings = limits::findings(rows, &input.limits, (&windows[1].from, &windows[1].to));
+    let top = input.top.unwrap_or(SHOWN);
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
-    report.lead = lead(rows, &told);
+    report.lead = lead(rows, &input);
     let changed = |area: Area| {
         rows.iter().filter(move |row| row.pair.area == area && (row.verdict.is_change() || area == Area::Total))
     };
@@ -104,7 +104,7 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
         }));
     }
     report.people = Some(people);
-    report.notes.extend(told.notes);
+    report.notes.extend(input.notes);
     if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
         let sure = "BETWEEN holds the true change with 95 % confidence for all rows together, unless the load varies \
              in cycles as long as the windows";
@@ -113,7 +113,7 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
         report.notes.push("Objects are counted by apiservers, about once a minute.".to_owned());
     }
-    if told.windows.iter().flatten().any(|(from, to)| to - from < SHORT_WINDOW_US) {
+    if input.windows.iter().flatten().any(|(from, to)| to - from < SHORT_WINDOW_US) {
         report.notes.push("A window of less than five minutes shows only large changes.".to_owned());
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Heap) {
@@ -132,9 +132,9 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
     ];
     report.totals = vec![("compared".to_owned(), Value::Count(rows.len() as u64))];
     report.totals.extend(verdicts.map(|verdict| (verdict.name().to_owned(), count(verdict))));
-    report.coverage.insert("least_change".to_owned(), json!(told.least));
-    report.more.insert("before".to_owned(), side(&told.names[0], &windows[0]));
-    report.more.insert("after".to_owned(), side(&told.names[1], &windows[1]));
+    report.coverage.insert("least_change".to_owned(), json!(input.least));
+    report.more.insert("before".to_owned(), side(&input.names[0], &windows[0]));
+    report.more.insert("after".to_owned(), side(&input.names[1], &windows[1]));
     let [_, after] = windows;
     report.window = after;
     report.table = Table {
@@ -144,7 +144,7 @@ pub fn report(rows: &mut [Row], told: CompareInput) -> Report {
         ..Table::default()
     };
     report.findings = findings;
-    report.inputs = told.inputs;
+    report.inputs = input.inputs;
     report
 }
 
@@ -309,12 +309,12 @@ fn course(before: &Measured, after: &Measured) -> Value {
     )
 }
 
-fn lead(rows: &[Row], told: &CompareInput) -> Vec<String> {
+fn lead(rows: &[Row], input: &CompareInput) -> Vec<String> {
     let when = |name: &str, side: usize| {
-        let span = told.windows[side].map(|(from, to)| {
+        let span = input.windows[side].map(|(from, to)| {
             format!(", {} to {} UTC ({})", time::second(from), time::second(to), duration(to - from))
         });
-        format!("{name}\t{}{}", told.names[side], span.unwrap_or_default())
+        format!("{name}\t{}{}", input.names[side], span.unwrap_or_default())
     };
     let count = |wanted: &[Verdict]| rows.iter().filter(|row| wanted.contains(&row.verdict)).count() as u64;
     let changed = count(&[Verdict::Up, Verdict::Down, Verdict::New, Verdict::Gone]);

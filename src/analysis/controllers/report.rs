@@ -238,13 +238,18 @@ fn totals(report: &mut Report, read: &Read, (queues, schedulers): (&[Queue], &[S
     let choices: f64 = schedulers.iter().filter_map(|one| one.algorithms).sum();
     let algorithm: f64 = schedulers.iter().filter_map(|one| Some(one.algorithm_ms? * one.algorithms?)).sum();
     let placed = placed_ms(&read.facts);
-    report.more.insert("scheduler".to_owned(), json!({
-        "algorithm_mean_ms": if choices > 0.0 { Some(algorithm / choices) } else { None },
-        "pod_scheduling_mean_ms": placed.0,
-        "pod_scheduling_p99_ms": placed.1,
-        "preemption_attempts": schedulers.iter().filter_map(|one| one.preemptions.0).sum::<f64>(),
-        "preemption_victims": schedulers.iter().filter_map(|one| one.preemptions.1).sum::<f64>(),
-        "unschedulable_by_plugin": schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(|one| one.refusals.iter().cloned()).collect::<BTreeMap<String, f64>>(),
-        "batch_attempts": batches,
-    }));
+    let unschedulable: BTreeMap<String, f64> =
+        schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(|one| one.refusals.iter().cloned()).collect();
+    report.more.insert(
+        "scheduler".to_owned(),
+        json!({
+            "algorithm_mean_ms": if choices > 0.0 { Some(algorithm / choices) } else { None },
+            "pod_scheduling_mean_ms": placed.0,
+            "pod_scheduling_p99_ms": placed.1,
+            "preemption_attempts": schedulers.iter().filter_map(|one| one.preemptions.0).sum::<f64>(),
+            "preemption_victims": schedulers.iter().filter_map(|one| one.preemptions.1).sum::<f64>(),
+            "unschedulable_by_plugin": unschedulable,
+            "batch_attempts": batches,
+        }),
+    );
 }

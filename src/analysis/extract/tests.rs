@@ -158,7 +158,7 @@ fn jobs_pods_claims_and_accounts_are_made_fit() {
     let volume =
         |name: &str| found[&format!("PersistentVolumeClaim web/{name}")].object["spec"].get("volumeName").is_some();
     assert_eq!(["new", "old", "out"].map(volume), [true, true, false]);
-    assert!(found["PersistentVolumeClaim web/old"].comments[0].contains("still belongs to the old claim"));
+    assert!(found["PersistentVolumeClaim web/old"].comments[0].contains("is bound to the old claim"));
     assert!(found["PersistentVolumeClaim web/out"].comments[0].contains("empty one will be created"));
     assert_eq!(found["PersistentVolume new"].object["spec"]["claimRef"], json!({"name": "new", "namespace": "web"}));
     assert_eq!(found["ServiceAccount web/a"].object["secrets"], json!([{"name": "here"}]));

@@ -255,7 +255,7 @@ mod tests {
             ),
             (
                 r#"{"verbs":["*"],"resources":["*"],"apiGroups":[""]}"#,
-                "grants everything in the group core to every holder of this role",
+                "grants all resources of the group core to every holder of this role",
             ),
             (r#"{"verbs":["*"],"resources":["*"],"apiGroups":["x.io"]}"#, ""),
             (

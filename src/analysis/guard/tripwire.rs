@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(told(21, 0), []);
         let deeds = |kind| {
             let group = Group { first: Notable { kind, ..Notable::default() }, done: 1, ..Group::default() };
-            group.deed().into_iter().collect::<Vec<GuardEvent>>()
+            group.guard_event().into_iter().collect::<Vec<GuardEvent>>()
         };
         assert_eq!(message(deeds("exec"), "c", "o", 5), None);
         let one = message(deeds("delete-crd"), "c", "o", 5).unwrap();

@@ -143,7 +143,7 @@ pub(super) fn summary(group: &Group) -> String {
 }
 
 /// What a message says of it; nothing where it is no more than info.
-pub(super) fn deed(group: &Group) -> Option<GuardEvent> {
+pub(super) fn guard_event(group: &Group) -> Option<GuardEvent> {
     let level = match group.severity() {
         Severity::Info => return None,
         Severity::Warning => Level::Warning,
@@ -187,7 +187,7 @@ impl Group {
     }
 
     /// What a message says of it; nothing where it is no more than info.
-    pub fn deed(&self) -> Option<GuardEvent> {
-        deed(self)
+    pub fn guard_event(&self) -> Option<GuardEvent> {
+        guard_event(self)
     }
 }

@@ -138,7 +138,7 @@ fn sorted<'n, 's>(
 }
 
 /// A value as a person reads it.
-fn told(value: u64, unit: &str) -> String {
+fn value_text(value: u64, unit: &str) -> String {
     if unit == "bytes" {
         bytes(value as f64)
     } else {
@@ -273,17 +273,17 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
         let [before, now] = measured.total;
         let by = share(now, before).map(|share| format!(" ({})", signed_percent(share - 1.0))).unwrap_or_default();
         vec![
-            format!("{name}: {} → {}{by}.", told(before, unit), told(now, unit)),
+            format!("{name}: {} → {}{by}.", value_text(before, unit), value_text(now, unit)),
             format!("From {was}{was_at} to {place}{at}."),
         ]
     } else {
-        vec![format!("{name}: {}. {place}{at}.", told(measured.total[1], unit))]
+        vec![format!("{name}: {}. {place}{at}.", value_text(measured.total[1], unit))]
     };
     if measured.selected != measured.total {
         let part = share(measured.selected[1], measured.total[1]).map(percent).unwrap_or_default();
         lead.push(format!(
             "The filters match {} of it ({part}); shares are of the total.",
-            told(measured.selected[1], unit)
+            value_text(measured.selected[1], unit)
         ));
     }
     lead

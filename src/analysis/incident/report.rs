@@ -126,7 +126,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
         .collect();
     all.push(table("causes", "Possible causes", &["incident_confidence", "cause", "summary"], likely));
     let phases = incident.phases.iter().map(|phase| {
-        let values = phase.values.map(|value| Value::from(phase.told(value).as_str()));
+        let values = phase.values.map(|value| Value::from(phase.formatted(value).as_str()));
         std::iter::once(phase.words.into()).chain(values).collect()
     });
     let columns = ["measure", "incident_before", "incident_within", "incident_after"];

@@ -34,31 +34,31 @@ pub struct SummaryInput<'t> {
 }
 
 /// The sentences; the first says it all.
-pub fn summary(told: &SummaryInput<'_>) -> Vec<String> {
+pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
     let missing: Vec<&str> =
-        Source::ALL.into_iter().filter(|source| !told.read.contains(source)).map(Source::words).collect();
+        Source::ALL.into_iter().filter(|source| !input.read.contains(source)).map(Source::words).collect();
     let without = (!missing.is_empty()).then(|| format!("Missing inputs: {}.", missing.join(", ")));
-    let chronic = (told.chronic > 0)
-        .then(|| format!("Also: {} outside the episode, see the sections.", counted(told.chronic as u64, "finding")));
-    let when = told.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
+    let chronic = (input.chronic > 0)
+        .then(|| format!("Also: {} outside the episode, see the sections.", counted(input.chronic as u64, "finding")));
+    let when = input.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
     let none = |why: &str| {
-        let blind = told.blind.map_or_else(String::new, |blind| format!("; {blind}"));
+        let blind = input.blind.map_or_else(String::new, |blind| format!("; {blind}"));
         format!("NO INCIDENT FOUND{when}: {why}{blind}.")
     };
-    let mut lines = match (told.verdict, told.heaviest.map(|place| &told.episodes[place])) {
+    let mut lines = match (input.verdict, input.heaviest.map(|place| &input.episodes[place])) {
         (Verdict::Quiet(why), _) => vec![none(why)],
         (Verdict::Surge(_), Some(own)) => {
-            let mut lines = incident(told, own);
+            let mut lines = incident(input, own);
             lines.push(none("hardly any request was slow for its kind, throttled (429) or failed (5xx)"));
             lines
         }
         (Verdict::Unknown(why), _) => vec![format!("UNKNOWN whether there was an incident: {why}.")],
-        (_, Some(own)) => incident(told, own),
+        (_, Some(own)) => incident(input, own),
         (Verdict::Incident(_) | Verdict::Surge(_), None) => Vec::new(),
     };
-    let others = told.episodes.iter().enumerate().filter(|(place, _)| Some(*place) != told.heaviest);
+    let others = input.episodes.iter().enumerate().filter(|(place, _)| Some(*place) != input.heaviest);
     lines.extend(others.take(OTHERS).map(|(_, own)| format!("{} {}", clock(own.from), own.headline)));
-    lines.extend(chronic.filter(|_| !matches!(told.verdict, Verdict::Incident(_))));
+    lines.extend(chronic.filter(|_| !matches!(input.verdict, Verdict::Incident(_))));
     lines.extend(without);
     lines
 }
@@ -69,7 +69,7 @@ fn second(at: Micros) -> String {
     text.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-fn incident(told: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
+fn incident(input: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
     let mut lines = vec![own.headline.clone()];
     let named = if own.is_given { ", as named" } else { "" };
     lines.push(format!("From {} to {} UTC{named}.", second(own.from), clock(own.to)));
@@ -87,7 +87,7 @@ fn incident(told: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
         let what = if own.grade == Grade::Surge { "Changes" } else { "Impact" };
         lines.push(format!("{what}: {}.", effects.join(", ")));
     }
-    let done: Vec<String> = operations(told, (own.from, own.to));
+    let done: Vec<String> = operations(input, (own.from, own.to));
     if !done.is_empty() {
         lines.push(format!("In that time: {}.", done.join("; ")));
     }
@@ -95,12 +95,12 @@ fn incident(told: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
 }
 
 /// Grave things that people did, and restarts, within the window.
-fn operations(told: &SummaryInput<'_>, window: Span) -> Vec<String> {
+fn operations(input: &SummaryInput<'_>, window: Span) -> Vec<String> {
     let within = |entry: &&Entry| (window.0..window.1).contains(&entry.at);
     let grave = |entry: &&Entry| {
         matches!(entry.kind, "operation" | "restart" | "oom-kill") && entry.severity >= Severity::Warning
     };
-    let all = told.timeline.iter().filter(within).filter(grave);
+    let all = input.timeline.iter().filter(within).filter(grave);
     all.map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
         let until = entry

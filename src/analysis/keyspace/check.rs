@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use serde_json::json;
 
 /// What is told of one check; more is counted.
-const TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// How a check went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,14 +45,14 @@ impl Check {
         self.failed += 1;
         self.what.push(what());
         // The first by name, whichever thread met it when.
-        if self.what.len() >= 4 * TOLD {
+        if self.what.len() >= 4 * MAX_SHOWN {
             self.tidy();
         }
     }
 
     fn tidy(&mut self) {
         self.what.sort_unstable();
-        self.what.truncate(TOLD);
+        self.what.truncate(MAX_SHOWN);
     }
 
     /// Takes in what another thread found.
@@ -211,14 +211,21 @@ pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
 impl Dangling {
     /// The keys that will be told by name.
     pub fn wanted(&self) -> Vec<u64> {
-        let namespaces = self.namespaces.iter().flat_map(|(_, keys)| keys.iter().take(TOLD));
-        self.leases.1.iter().take(TOLD).chain(namespaces).chain(self.owners.1.iter().take(TOLD)).copied().collect()
+        let namespaces = self.namespaces.iter().flat_map(|(_, keys)| keys.iter().take(MAX_SHOWN));
+        self.leases
+            .1
+            .iter()
+            .take(MAX_SHOWN)
+            .chain(namespaces)
+            .chain(self.owners.1.iter().take(MAX_SHOWN))
+            .copied()
+            .collect()
     }
 
     /// The checks; `names` are the texts of the keys that were wanted.
     pub fn checks(&self, names: &std::collections::HashMap<u64, String>) -> Vec<Check> {
         let check = |name, checked: u64, keys: &[u64], what: &str| {
-            let told = keys.iter().take(TOLD).filter_map(|key| names.get(key)).map(|key| format!("{key}: {what}"));
+            let told = keys.iter().take(MAX_SHOWN).filter_map(|key| names.get(key)).map(|key| format!("{key}: {what}"));
             let mut what: Vec<String> = told.collect();
             what.sort_unstable();
             Check { name, checked: Some(checked), failed: keys.len() as u64, what }

@@ -153,7 +153,7 @@ impl Account {
             account.limit = Some(limit);
             account.limit_by = by;
         }
-        let told = account.told(sample);
+        let told = account.accounted(sample);
         if account.usage.is_none() && v2 && sample.is_root() && account.anon.is_some() {
             account.usage = u64::try_from(told).ok();
         }
@@ -195,7 +195,7 @@ impl Account {
     }
 
     /// The sum of all that the kernel accounts for.
-    fn told(&self, sample: &Sample) -> i64 {
+    fn accounted(&self, sample: &Sample) -> i64 {
         signed(self.anon.unwrap_or(0)) + signed(self.file.unwrap_or(0)) + self.kernel_bytes(sample)
     }
 

@@ -116,8 +116,7 @@ mod tests {
         // A quarter of 16 MiB is 1,024 pages.
         assert_eq!(why(Rates { refaults_per_s: Some(2048.0), ..quiet.clone() }), "");
         assert!(
-            why(Rates { refaults_per_s: Some(2050.0), ..quiet.clone() })
-                .contains("refaults rise: 4.00 MiB were read again")
+            why(Rates { refaults_per_s: Some(2050.0), ..quiet.clone() }).contains("refaults rise: 4.00 MiB refaulted")
         );
         // Of a step that freed nothing, few are noise.
         assert_eq!(stop(&Rates { refaults_per_s: Some(512.0), ..quiet.clone() }, 0), None);

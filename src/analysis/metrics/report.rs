@@ -23,7 +23,7 @@ pub struct Read {
 }
 
 /// What is to be said; `health`: people are shown the tables.
-pub fn told(facts: &Facts, measured: &Measured, read: Read, health: bool) -> TrafficInput {
+pub fn traffic_input(facts: &Facts, measured: &Measured, read: Read, health: bool) -> TrafficInput {
     let glance = Glance::new(facts);
     let mut lead = lead(facts, measured);
     lead.extend(glance.lines(facts.last()));

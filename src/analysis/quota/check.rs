@@ -297,7 +297,7 @@ mod tests {
         let found: Vec<(&str, &str)> =
             report.findings.iter().map(|found| (found.id.as_str(), found.subject["owner"].as_str())).collect();
         assert_eq!(found, [("quota-full", "team-e"), ("quota-full", "team-c"), ("quota-near", "team-b")]);
-        assert!(report.findings[2].remedy.contains("grant 102"), "{}", report.findings[2].remedy);
+        assert!(report.findings[2].remedy.contains("raise it to 102"), "{}", report.findings[2].remedy);
         assert_eq!(report.findings[1].summary, "pods of namespace c: 100 of 100 (100%)");
     }
 }

@@ -114,7 +114,7 @@ fn refresh(watch: &mut Watch, seen: &BTreeMap<&Key, &Checked>, now: Micros, is_k
                 worst: level,
                 since: now,
                 ended: None,
-                told: None,
+                reported: None,
             });
         }
     }
@@ -122,7 +122,7 @@ fn refresh(watch: &mut Watch, seen: &BTreeMap<&Key, &Checked>, now: Micros, is_k
 }
 
 fn is_news(watched: &Watched) -> bool {
-    watched.told.is_none_or(|told| watched.worst > told)
+    watched.reported.is_none_or(|reported| watched.worst > reported)
 }
 
 /// Why the owner is told something now; `None`: not now.
@@ -151,7 +151,7 @@ fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now:
         gauge: watched.gauge.clone(),
         level: if watched.ended.is_some() { watched.worst } else { watched.level },
         worst: watched.worst,
-        was: watched.told,
+        was: watched.reported,
         since: watched.since,
         ended: watched.ended,
     };
@@ -178,7 +178,7 @@ fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now:
     let id = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     watch.watched.retain(|watched| watched.ended.is_none());
     for watched in &mut watch.watched {
-        watched.told = Some(watched.level);
+        watched.reported = Some(watched.level);
         watched.worst = watched.level;
     }
     let level = alerts.iter().map(|alert| alert.level).max();
@@ -206,7 +206,7 @@ fn waiting(watch: &Watch, owner: Owner, now: Micros) -> Option<Waiting> {
 /// What stands and was told, by owner: what Alertmanager is to go on knowing.
 pub fn standing(watches: &BTreeMap<String, Watch>) -> BTreeMap<String, Vec<Alert>> {
     let told = |watched: &Watched| {
-        let level = watched.told?;
+        let level = watched.reported?;
         let (since, ended) = (watched.since, watched.ended);
         Some(Alert { gauge: watched.gauge.clone(), level, worst: level, was: Some(level), since, ended })
     };

@@ -53,8 +53,8 @@ fn number(quantity: Option<Quantity>) -> Value {
 }
 
 /// The report of `quota propose`.
-pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules, told: QuotaInput) -> Report {
-    let first = if told.of_projects { "project" } else { "namespace" };
+pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules, input: QuotaInput) -> Report {
+    let first = if input.of_projects { "project" } else { "namespace" };
     let columns = [
         first,
         "quota",
@@ -77,7 +77,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         "proposed_value",
     ];
     let mut rows: Vec<&Proposal> = proposals.rows.iter().collect();
-    if let Some(field) = &told.sort_by {
+    if let Some(field) = &input.sort_by {
         rows.sort_by(|a, b| ordered(a, b, field));
     }
     let row = |row: &&Proposal| {
@@ -130,7 +130,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         ));
     }
     notes.extend(left_out(proposals));
-    if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !told.has_logs {
+    if proposals.rows.iter().any(|row| row.censored == Some(Censored::AtQuota)) && !input.has_logs {
         notes.push(
             "Where usage was at its quota (95% and more), demand may be higher: audit logs as further input show \
              denied requests."
@@ -178,7 +178,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         rows: commitments.iter().map(commitment).collect(),
         ..Table::default()
     };
-    let shown = told.top.unwrap_or(table.rows.len()).min(table.rows.len());
+    let shown = input.top.unwrap_or(table.rows.len()).min(table.rows.len());
     if shown < table.rows.len() {
         notes.push(format!("{shown} of {} limits; --top 0, -o json, yaml and csv show all.", table.rows.len()));
     }
@@ -186,7 +186,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     let people = if cluster.rows.is_empty() { vec![first_rows] } else { vec![first_rows, cluster.clone()] };
     let mut coverage = serde_json::Map::new();
     coverage.insert("days".to_owned(), days.into());
-    coverage.insert("audit_logs".to_owned(), told.has_logs.into());
+    coverage.insert("audit_logs".to_owned(), input.has_logs.into());
     let silent: Vec<serde_json::Value> = proposals
         .left_out
         .iter()
@@ -195,7 +195,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     coverage.insert("left_out".to_owned(), silent.into());
     Report {
         schema: "plimsoll.quota-propose/v1".to_owned(),
-        inputs: told.inputs,
+        inputs: input.inputs,
         window: window(proposals.span),
         coverage,
         totals: vec![
@@ -206,7 +206,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
         lead: vec![format!(
             "{} for {}: {} + {} headroom, rounded up.",
             counted(proposals.rows.len() as u64, "limit"),
-            counted(names.len() as u64, if told.of_projects { "project" } else { "namespace" }),
+            counted(names.len() as u64, if input.of_projects { "project" } else { "namespace" }),
             match rules.peak {
                 super::propose::Peak::Max => "the peak of usage",
                 super::propose::Peak::P999 => "the 99.9th percentile of usage",
@@ -214,7 +214,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
             },
             rules.headroom_in_words()
         )],
-        shown: told.top,
+        shown: input.top,
         people: Some(people),
         table,
         tables: if commitments.is_empty() { Vec::new() } else { vec![cluster] },

@@ -103,7 +103,7 @@ pub struct Holder {
 #[derive(Debug, Clone, Default)]
 pub struct LevelNow {
     /// What the page of levels says of it.
-    pub told: Level,
+    pub reported: Level,
     /// Requests that execute.
     pub executing: u64,
     /// Requests that wait.
@@ -252,7 +252,7 @@ fn capture(cluster: String, instance: String, pages: &[DumpPage]) -> Capture {
             now.refused = first.and_then(|(before, since)| {
                 refused(before.iter().find(|b| b.name == level.name)?, level, told_at - since)
             });
-            now.told = level.clone();
+            now.reported = level.clone();
         }
     }
     if let Some(DumpPage { rows: Rows::Queues(queues), .. }) = nearest(|rows| matches!(rows, Rows::Queues(_))) {

@@ -216,7 +216,7 @@ fn order(table: &Table, field: Option<&str>) -> Vec<usize> {
 }
 
 fn state(level: &LevelNow) -> &'static str {
-    match (level.told.quiescing, level.told.idle) {
+    match (level.reported.quiescing, level.reported.idle) {
         (Some(true), _) => "quiescing",
         (_, Some(true)) if level.executing + level.queued == 0 => "idle",
         (None, None) => "",
@@ -243,10 +243,10 @@ fn levels(seats: &Seats) -> Table {
                 count(level.limits[0]).into(),
                 level.seats.zip(limit.filter(|limit| *limit > 0.0)).map(|(seats, limit)| seats as f64 / limit).into(),
                 ms(level.oldest_wait),
-                level.told.dispatched.into(),
-                level.told.rejected.into(),
-                level.told.timed_out.into(),
-                level.told.cancelled.into(),
+                level.reported.dispatched.into(),
+                level.reported.rejected.into(),
+                level.reported.timed_out.into(),
+                level.reported.cancelled.into(),
                 level.refused.map(|(refused, _)| refused).into(),
             ]);
         }

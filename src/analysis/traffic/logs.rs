@@ -83,7 +83,7 @@ fn measures(stats: &Stats, peak_rps: Option<f64>, seconds: f64) -> Measures {
 }
 
 /// What is to be said about a breakdown and what it was read from.
-pub fn told(breakdown: &Breakdown, reading: Reading) -> TrafficInput {
+pub fn traffic_input(breakdown: &Breakdown, reading: Reading) -> TrafficInput {
     TrafficInput {
         coverage: coverage(breakdown, &reading),
         lead: lead(breakdown, window(breakdown), seconds(breakdown), &reading),

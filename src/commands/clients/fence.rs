@@ -210,7 +210,7 @@ fn fenced(
     let mut traffic = Traffic::default();
     let streams = streams(analysed)?;
     let progress = progress(&streams, context);
-    let make = || Looking {
+    let make = || LimitWorker {
         counting: Counting(plan.fold(), None),
         durations: Durations::default(),
         selection: analysed.selection,
@@ -279,13 +279,13 @@ fn server_seats(analysed: &Analysed<'_, '_>, cluster: &str, set: &Set) -> Server
 }
 
 /// Counts by user and FlowSchema, and how long requests last.
-struct Looking<'p> {
+struct LimitWorker<'p> {
     counting: Counting<'p>,
     durations: Durations,
     selection: &'p Selection,
 }
 
-impl Worker for Looking<'_> {
+impl Worker for LimitWorker<'_> {
     type Batch = <Counting<'static> as Worker>::Batch;
     fn event(&mut self, event: Timed<'_, '_>) {
         if within(self.selection, &event) {

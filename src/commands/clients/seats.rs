@@ -37,7 +37,7 @@ pub(super) fn live(question: &question::Clients, kube: &KubeFlags, context: &mut
         ));
     }
     context.sort_by(&FIELDS)?;
-    told(question, selection(question)?, ask(kube, context)?, context)
+    make_report(question, selection(question)?, ask(kube, context)?, context)
 }
 
 /// Answers by dump pages that were taken.
@@ -47,10 +47,10 @@ pub(super) fn answer(
     context: &mut Context<'_>,
 ) -> Result<Answer, Error> {
     context.sort_by(&FIELDS)?;
-    told(question, selection, look(&question.sources, context)?, context)
+    make_report(question, selection, look(&question.sources, context)?, context)
 }
 
-fn told(
+fn make_report(
     question: &question::Clients,
     selection: Selection,
     mut found: Discovery,

@@ -2,9 +2,9 @@
 
 mod also;
 mod redact;
+mod report;
 mod take;
 mod taker;
-mod told;
 
 use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
 use crate::cli::repeat::{sleep_until, stop_signal};
@@ -16,7 +16,7 @@ use crate::sources::live::Cluster;
 use crate::sources::watcher::Watcher;
 #[cfg(feature = "tui")]
 pub(super) use also::{group, page};
-use redact::Whole;
+use redact::StagingFolder;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -131,7 +131,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     };
     let writer = BundleWriter::create(&target).map_err(unwritten)?;
     // Names are known when all is there: it is put together elsewhere first.
-    let whole = args.redact.then(|| Whole::beside(&target)).transpose().map_err(unwritten)?;
+    let whole = args.redact.then(|| StagingFolder::beside(&target)).transpose().map_err(unwritten)?;
     let writer = match &whole {
         Some(whole) => {
             drop(writer);
@@ -178,5 +178,5 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for row in taken.rows.iter().filter(|row| row.is_lost()) {
         context.lost(&row.why)?;
     }
-    context.print(&told::report(&taken, &target, began.elapsed()), FailOn::Never)
+    context.print(&report::report(&taken, &target, began.elapsed()), FailOn::Never)
 }

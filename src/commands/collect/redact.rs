@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// A folder beside the bundle that nobody else may read, and that goes with this.
-pub(super) struct Whole(PathBuf);
+pub(super) struct StagingFolder(PathBuf);
 
-impl Whole {
+impl StagingFolder {
     /// Where the bundle is put together first.
     pub(super) fn beside(target: &Path) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -33,7 +33,7 @@ impl Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for StagingFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -64,7 +64,7 @@ enum Form {
 }
 
 /// Writes the bundle in the folder `whole` as `target`.
-pub(super) fn bundle(whole: &Whole, target: &Path) -> io::Result<Redacted> {
+pub(super) fn bundle(whole: &StagingFolder, target: &Path) -> io::Result<Redacted> {
     let top = whole.path();
     let (mut files, mut redacted, mut met) = (Vec::new(), Redacted::default(), SeenNames::new());
     walk(&top, &mut files)?;

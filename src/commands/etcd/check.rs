@@ -110,7 +110,7 @@ fn structure(opened: &Opened, walk: &Walk, no_trailer: bool) -> Vec<Check> {
         ("key-order", Fault::Order, entries),
         ("entries", Fault::Entry, entries),
     ] {
-        let told = walk.damages.told.iter().filter(|damage| damage.fault == fault).map(ToString::to_string);
+        let told = walk.damages.listed.iter().filter(|damage| damage.fault == fault).map(ToString::to_string);
         checks.push(Check {
             name,
             checked: Some(checked),

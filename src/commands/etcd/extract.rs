@@ -15,7 +15,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 /// Names that are told where many objects are left out.
-const TOLD: usize = 10;
+const MAX_NAMES_SHOWN: usize = 10;
 
 /// Arguments of `plimsoll etcd extract`.
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             plain(&args.source)
         )));
     }
-    tell(&extracted, context)?;
+    report_extracted(&extracted, context)?;
     write(extracted, as_json, args, context)
 }
 
@@ -189,15 +189,15 @@ fn decoded(
 }
 
 fn names(all: &[String]) -> String {
-    let mut text = all.iter().take(TOLD).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if all.len() > TOLD {
-        text += &format!(" and {} more", all.len() - TOLD);
+    let mut text = all.iter().take(MAX_NAMES_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if all.len() > MAX_NAMES_SHOWN {
+        text += &format!(" and {} more", all.len() - MAX_NAMES_SHOWN);
     }
     text
 }
 
 /// Says what is extracted, and what is not.
-fn tell(extracted: &Extracted, context: &mut Context<'_>) -> Result<(), Error> {
+fn report_extracted(extracted: &Extracted, context: &mut Context<'_>) -> Result<(), Error> {
     context.say(format!("{} extracted", counted(extracted.documents.len() as u64, "object")))?;
     for (reason, left_out) in &extracted.left_out {
         // Few are named, except for Secrets: what is missing there is needed by others.
@@ -234,7 +234,7 @@ fn write(extracted: Extracted, as_json: bool, args: &Args, context: &mut Context
 fn pass<W: KeyWorker>(argument: &str, context: &mut Context<'_>, make: impl Fn() -> W + Sync) -> Result<Vec<W>, Error> {
     let opened = open::open(argument, context)?;
     let (workers, walk) = opened.database.walk(context.settings.threads, false, make);
-    for damage in &walk.damages.told {
+    for damage in &walk.damages.listed {
         context.lost(format!("{}: {damage}; its objects are missing or outdated", opened.path))?;
     }
     Ok(workers)

@@ -171,7 +171,7 @@ fn read(path: &Path, threads: usize) -> Result<Walk, String> {
     let data = Data::map(path).map_err(|error| error.to_string())?;
     let bolt = Bolt::open(data).map_err(|error| error.to_string())?;
     let (_, walk) = Database::read(bolt).map_err(|error| error.to_string())?.walk(threads, true, || ());
-    match walk.damages.told.first() {
+    match walk.damages.listed.first() {
         Some(damage) => Err(damage.to_string()),
         None => Ok(walk),
     }

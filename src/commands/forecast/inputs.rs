@@ -205,11 +205,11 @@ fn too_many(source: &str) -> Error {
 }
 
 /// Takes what is read of a file.
-struct Into<'a, 'g> {
+struct SeriesSink<'a, 'g> {
     all: &'a mut Gathering<'g>,
 }
 
-impl Sink for Into<'_, '_> {
+impl Sink for SeriesSink<'_, '_> {
     fn series(&mut self, series: &Series) -> Result<usize, String> {
         if series.name.is_empty() {
             return Err("the series has no name".to_owned());
@@ -240,7 +240,7 @@ fn file(
         skipped: u64::from(first_error.is_some()),
         first_error,
     };
-    match import::read(source, asked.name.as_deref(), &mut Into { all }) {
+    match import::read(source, asked.name.as_deref(), &mut SeriesSink { all }) {
         Ok(imported) => {
             if imported.not_finite > 0 {
                 context

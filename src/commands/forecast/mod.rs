@@ -187,7 +187,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut asked = ForecastOptions::new(&question, context.io.now)?;
     #[cfg(feature = "live")]
     asked.prometheus.clone_from(&args.prometheus);
-    let report = told(&question, asked, context)?;
+    let report = make_report(&question, asked, context)?;
     if context.settings.format == Format::Svg {
         return draw(&report, context);
     }
@@ -197,10 +197,14 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// Answers the question.
 pub(super) fn answer(question: &question::Forecast, context: &mut Context<'_>) -> Result<Answer, Error> {
     let asked = ForecastOptions::new(question, context.io.now)?;
-    told(question, asked, context).map(Answer::of)
+    make_report(question, asked, context).map(Answer::of)
 }
 
-fn told(question: &question::Forecast, asked: ForecastOptions, context: &mut Context<'_>) -> Result<Report, Error> {
+fn make_report(
+    question: &question::Forecast,
+    asked: ForecastOptions,
+    context: &mut Context<'_>,
+) -> Result<Report, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     let read = inputs::read(&question.sources, &asked, context)?;
     let options = asked.options(read.step)?;
@@ -219,7 +223,7 @@ fn told(question: &question::Forecast, asked: ForecastOptions, context: &mut Con
     let mut notes = read.notes;
     let as_of = asked.moment.map(|moment| format!("As of {}, by the data of that time.", time::format(moment)));
     notes.extend(asked.rules.given.unused(&targets));
-    let forecasts = foresee_all(&targets, &options, question.points, context);
+    let forecasts = forecast_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
     let told = ForecastInput {
         inputs: read.inputs,
@@ -241,7 +245,7 @@ fn told(question: &question::Forecast, asked: ForecastOptions, context: &mut Con
     if !plan.is_empty() {
         let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
         let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| forecast(grid, limit, &options));
-        outcome.tell(&targets, question.horizon, context.settings.top, &mut report);
+        outcome.add_to(&targets, question.horizon, context.settings.top, &mut report);
     }
     report.lead.splice(0..0, as_of);
     Ok(report)
@@ -281,7 +285,7 @@ fn has_prometheus(_: &Args) -> bool {
 
 /// The future of each target, on all threads. Without `with_paths` the steps are dropped at once: of forty thousand
 /// series they are a gigabyte, and those few that are drawn are made again.
-fn foresee_all(targets: &[Target], options: &Options, with_paths: bool, context: &Context<'_>) -> Vec<Forecast> {
+fn forecast_all(targets: &[Target], options: &Options, with_paths: bool, context: &Context<'_>) -> Vec<Forecast> {
     let progress = Progress::count(targets.len() as u64, "series", context.settings.progress);
     let next = AtomicUsize::new(0);
     let done: Vec<OnceLock<Forecast>> = targets.iter().map(|_| OnceLock::new()).collect();

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 .to_owned(),
         ));
     }
-    context.tell_losses_once();
+    context.report_losses_once();
     if args.follow {
         return follow(args, context);
     }
@@ -82,7 +82,7 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let end = args.length.map(|length| began + length);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     let mut watching = Watching::new(now());
-    mail.iter().flat_map(Mail::told).for_each(|key| watching.restore(key));
+    mail.iter().flat_map(Mail::reported).for_each(|key| watching.restore(key));
     let last = Micros::try_from(args.last.as_micros()).unwrap_or(Micros::MAX);
     let (mut rounds, mut reported) = (0, 0);
     loop {

@@ -71,24 +71,24 @@ pub(super) fn run(
     while !is_over() && !follower.is_done() {
         let next = Instant::now() + TICK;
         let is_new = |one: &Notable| {
-            is_of_kinds(one, &question.kinds) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()))
+            is_of_kinds(one, &question.kinds) && !mail.as_ref().is_some_and(|mail| mail.was_reported(&one.id()))
         };
         let mut take = |batch: Batch| wire.take(batch, is_new);
         let more = follower.poll(&mut worker, &mut || !is_over() && Instant::now() < next, &mut take);
-        told += tell(wire.news(least), mail.as_mut(), context)?;
+        told += deliver(wire.news(least), mail.as_mut(), context)?;
         if !more {
             std::thread::sleep(IDLE);
         }
     }
     let last = Instant::now() + LAST;
     let is_new = |one: &Notable| {
-        is_of_kinds(one, &question.kinds) && !mail.as_ref().is_some_and(|mail| mail.was_told(&one.id()))
+        is_of_kinds(one, &question.kinds) && !mail.as_ref().is_some_and(|mail| mail.was_reported(&one.id()))
     };
     let mut take = |batch: Batch| wire.take(batch, is_new);
     if !follower.finish(&mut worker, &mut || Instant::now() < last, &mut take) {
         context.lost("ended before the logs were read to their end; allow more time")?;
     }
-    told += tell(wire.news(least), mail.as_mut(), context)?;
+    told += deliver(wire.news(least), mail.as_mut(), context)?;
     follower.outcome().losses.iter().try_for_each(|loss| context.lost(loss))?;
     if let Some(mail) = &mut mail {
         mail.end(context)?;
@@ -97,9 +97,9 @@ pub(super) fn run(
 }
 
 /// Prints what is new, and sends it; how many there were.
-fn tell(mut groups: Vec<Group>, mail: Option<&mut Mail>, context: &mut Context<'_>) -> Result<u64, Error> {
+fn deliver(mut groups: Vec<Group>, mail: Option<&mut Mail>, context: &mut Context<'_>) -> Result<u64, Error> {
     if let Some(mail) = &mail {
-        groups.retain(|group| !group.deed().is_some_and(|deed| mail.was_told(&deed.id())));
+        groups.retain(|group| !group.guard_event().is_some_and(|deed| mail.was_reported(&deed.id())));
     }
     if !groups.is_empty() {
         context.print(&news(&groups), FailOn::Never)?;
@@ -107,13 +107,14 @@ fn tell(mut groups: Vec<Group>, mail: Option<&mut Mail>, context: &mut Context<'
         context.settings.style.headers &= !matches!(context.settings.format, Format::Csv);
     }
     if let Some(mail) = mail {
-        let deeds = groups.iter().filter_map(|group| Some((group.first.cluster.clone(), group.deed()?))).collect();
+        let deeds =
+            groups.iter().filter_map(|group| Some((group.first.cluster.clone(), group.guard_event()?))).collect();
         // Where a single operation is dangerous, remember each id: a later message leaves it out.
-        let each = groups
-            .iter()
-            .filter(|group| group.deed().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1));
+        let each = groups.iter().filter(|group| {
+            group.guard_event().is_some() && Rule::of(group.first.kind).is_some_and(|rule| rule.least == 1)
+        });
         let ids = each.flat_map(|group| group.ids.iter().cloned()).collect();
-        mail.tell(deeds, ids, context)?;
+        mail.report_operations(deeds, ids, context)?;
     }
     Ok(groups.len() as u64)
 }

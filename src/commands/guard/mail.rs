@@ -72,17 +72,17 @@ impl Mail {
     }
 
     /// Whether this run or an earlier one told the operation, or the row, of this id.
-    pub(super) fn was_told(&self, id: &str) -> bool {
-        self.state.told.contains_key(id)
+    pub(super) fn was_reported(&self, id: &str) -> bool {
+        self.state.reported.contains_key(id)
     }
 
-    /// The ids of what this run or an earlier one told.
-    pub(super) fn told(&self) -> impl Iterator<Item = &str> {
-        self.state.told.keys().map(String::as_str)
+    /// The ids of what this run or an earlier one reported.
+    pub(super) fn reported(&self) -> impl Iterator<Item = &str> {
+        self.state.reported.keys().map(String::as_str)
     }
 
     /// Sends these, by cluster, and what is left from before; remembers these ids beside theirs.
-    pub(super) fn tell(
+    pub(super) fn report_operations(
         &mut self,
         deeds: Vec<(String, GuardEvent)>,
         ids: Vec<String>,
@@ -99,7 +99,7 @@ impl Mail {
                 self.post(&message, keys)?;
             }
         }
-        self.state.told.extend(ids.into_iter().map(|id| (id, now)));
+        self.state.reported.extend(ids.into_iter().map(|id| (id, now)));
         self.send_due(now, context)
     }
 
@@ -128,7 +128,7 @@ impl Mail {
     /// Puts a message into the outbox, to be sent at once, and remembers what it is about.
     fn post(&mut self, message: &Message, keys: Vec<String>) -> Result<(), Error> {
         self.state.outbox.push(messages::parcel(&self.owner, message, &self.config)?);
-        self.state.told.extend(keys.into_iter().map(|key| (key, message.at)));
+        self.state.reported.extend(keys.into_iter().map(|key| (key, message.at)));
         self.again = Some(Instant::now());
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Mail {
         let Self { config, store, state, .. } = self;
         messages::give_up(state, config.keep, now, context)?;
         let keep = Micros::try_from(config.keep.as_micros()).unwrap_or(Micros::MAX);
-        state.told.retain(|_, at| now.saturating_sub(*at) <= keep);
+        state.reported.retain(|_, at| now.saturating_sub(*at) <= keep);
         state.at = now;
         // From here on nothing is forgotten.
         store.save(state).map_err(Error::Input)?;

@@ -7,7 +7,7 @@ use crate::analysis::memory::seen::Seen;
 use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, MomentFlags, duration_parser};
 use crate::commands::show;
-use crate::inputs::groups::{GroupFlags, SelectedGroups, read, tell};
+use crate::inputs::groups::{GroupFlags, SelectedGroups, read, warn_unknown};
 use crate::inputs::{moment, pages, profiles};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
@@ -110,7 +110,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
         let mut problems = 0;
         let mut first_error = None;
         for sample in &series.samples {
-            tell(&series.place, sample, context)?;
+            warn_unknown(&series.place, sample, context)?;
             problems += sample.problems.len() as u64;
             first_error = first_error.or_else(|| sample.problems.first().cloned());
         }
@@ -159,8 +159,8 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
     if seen.is_empty() {
         return Err(Error::Input("none of the cgroups could be read".to_owned()));
     }
-    told_by_metrics(question, &seen, &mut told, context)?;
-    told_by_profiles(question, &seen, &mut told, context)?;
+    heaps_by_metrics(question, &seen, &mut told, context)?;
+    heaps_by_profiles(question, &seen, &mut told, context)?;
     let of = arranged(seen, context)?;
     let mut report = report::show(&of, told);
     if let Some(top) = context.settings.top.filter(|top| *top > 0) {
@@ -189,7 +189,7 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
 }
 
 /// Go's heaps by metrics.
-fn told_by_metrics(
+fn heaps_by_metrics(
     question: &question::MemoryShow,
     seen: &[Seen],
     told: &mut MemoryInput,
@@ -216,7 +216,7 @@ fn told_by_metrics(
 }
 
 /// Go's heaps by profiles.
-fn told_by_profiles(
+fn heaps_by_profiles(
     question: &question::MemoryShow,
     seen: &[Seen],
     told: &mut MemoryInput,

@@ -33,7 +33,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Samples that are written, and flushed to the disk, together.
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 65_536,
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     batch: u32,
     #[command(flatten)]
     keep: KeepFlags,

@@ -81,11 +81,12 @@ pub(super) struct KeepFlags {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
     /// Keep single points for this long; of older days their peak, quantiles and mean.
-    #[arg(long, value_name = "TIME", default_value = "14d", value_parser = length_parser(2 * crate::model::series::DAY,
-        "14d, 8w"))]
+    #[arg(long, value_name = "TIME", default_value = "14d",
+        value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
     keep_points: Micros,
     /// Keep days for this long.
-    #[arg(long, value_name = "TIME", default_value = "400d", value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
+    #[arg(long, value_name = "TIME", default_value = "400d",
+        value_parser = length_parser(2 * crate::model::series::DAY, "14d, 8w"))]
     keep: Micros,
     /// Keep roll-ups of audit logs in tiles of these lengths up to these ages: 10s, 1m, 10m and 1h.
     #[arg(long, value_name = "TILE=AGE,...", default_value = "10s=2d,1m=30d,10m=400d", value_parser = keep_rollups)]

@@ -186,7 +186,7 @@ fn incident(
     context.shared.replace(Some(Memo::default()));
     context.shared.replace(Some(profiles::Memo::default()));
     SharedDatabases::begin(context);
-    context.tell_losses_once();
+    context.report_losses_once();
     keep_little();
     let question::Report { bounds: within, window: given, .. } = *question;
     let (mut load, found) = Load::look(&question.sources, within, context)?;

@@ -30,10 +30,10 @@ const SAMPLES: usize = 2_000;
 pub(super) fn course(sources: &[String], context: &mut Context<'_>) -> Result<Course, Error> {
     let mut load = Load::read(sources, (None, None), context)?;
     let episodes = load.judge(None, &Answers::default(), &sources.join(" "));
-    Ok(told(&load.verdict(&episodes), &episodes, &load))
+    Ok(course_of(&load.verdict(&episodes), &episodes, &load))
 }
 
-fn told(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
+fn course_of(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
     let heaviest = load.heaviest.and_then(|place| episodes.get(place));
     let words = match (heaviest, verdict) {
         (Some(own), _) => own.headline.clone(),
@@ -142,6 +142,6 @@ impl SoFar {
         load.pulse = of_logs.or_else(|| LoadSeries::of_pages(&load.facts));
         load.rollup = rollup;
         let episodes = load.judge(None, &Answers::default(), &sources.join(" "));
-        Ok(told(&load.verdict(&episodes), &episodes, &load))
+        Ok(course_of(&load.verdict(&episodes), &episodes, &load))
     }
 }

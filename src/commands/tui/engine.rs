@@ -212,7 +212,7 @@ impl Worker {
         let mut context = Context::new(settings, &mut io);
         context.shared.replace(Some(Memo::default()));
         context.shared.replace(self.held.clone());
-        context.tell_losses_once();
+        context.report_losses_once();
         run(&mut context)
     }
 

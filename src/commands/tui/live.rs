@@ -60,7 +60,7 @@ pub(super) fn cluster(shared: &Arc<Shared>, target: Target, with_objects: bool) 
                 }
             }
         };
-        pace.tell(Standing::Gone);
+        pace.report(Standing::Gone);
         for note in cluster.notes() {
             shared.send(Msg::Said(Severity::Info, note.clone()));
         }
@@ -93,7 +93,7 @@ fn apiserver(shared: &Shared, target: &Target, mut cluster: Arc<Cluster>, mut nu
                 }
                 locked(&shared.growing).page(cluster.name(), name, at, body);
                 let has_dumps = dumps(shared, &cluster, number, name, &mut forbidden);
-                shared.came(&[(Source::Metrics, "")], has_dumps);
+                shared.arrived(&[(Source::Metrics, "")], has_dumps);
                 pace.well(began.elapsed(), tries > 1)
             }
             Err(error) => pace.failed(error.to_string(), retry_after(&error)),
@@ -162,7 +162,7 @@ pub(super) fn again(shared: &Arc<Shared>, source: String) {
                         "metrics" => locked(&shared.growing).page("", &of, at, bytes),
                         _ => locked(&shared.growing).group(&of, at, &String::from_utf8_lossy(&bytes)),
                     }
-                    shared.came(
+                    shared.arrived(
                         &[if kind == "metrics" { (Source::Metrics, "") } else { (Source::Cgroup, "cgroup") }],
                         false,
                     );
@@ -210,7 +210,7 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
                 // Nothing has been written yet.
                 pace.well(Duration::ZERO, false);
             } else if has_come && told.is_none_or(|told| told.elapsed() >= shared.every) {
-                shared.came(&[(Source::Audit, "audit")], false);
+                shared.arrived(&[(Source::Audit, "audit")], false);
                 pace.well(Duration::ZERO, false);
             }
             if told.is_none_or(|told| told.elapsed() >= shared.every) {

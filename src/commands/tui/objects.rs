@@ -57,7 +57,7 @@ pub(super) fn objects(shared: &Arc<Shared>, target: &Target, cluster: &Arc<Clust
                     if let Err(error) = adopt(&shared, &hidden, at, files) {
                         shared.lost("objects", &error);
                     }
-                    shared.came(&[(Source::Objects, "objects")], false);
+                    shared.arrived(&[(Source::Objects, "objects")], false);
                     pace.well(began.elapsed(), is_busy)
                 }
             };

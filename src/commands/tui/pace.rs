@@ -9,8 +9,8 @@ use crate::sources::live::LiveError;
 use crate::views::tui::{Msg, Standing, Status};
 use std::time::Duration;
 
-/// After so many failures the cluster is looked for anew: credentials run out, apiservers move.
-const ANEW: u32 = 3;
+/// After this many failures the cluster is discovered again: credentials run out, apiservers move.
+const MAX_FAILURES: u32 = 3;
 /// A source that fails, or asks to be left alone, is asked again after at most this, or what it asks for.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The pause is at least so many times as long as the answer took: asking is a tenth of the source's time at most.
@@ -72,7 +72,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Reports how the source does.
-    pub(super) fn tell(&self, standing: Standing) {
+    pub(super) fn report(&self, standing: Standing) {
         self.shared.send(Msg::Source(Status { name: self.name.clone(), standing }));
     }
 
@@ -80,7 +80,7 @@ impl<'a> Pace<'a> {
     /// next.
     pub(super) fn well(&mut self, took: Duration, is_busy: bool) -> Duration {
         self.failures = 0;
-        self.tell(Standing::Well(now()));
+        self.report(Standing::Well(now()));
         let pause = self.interval.answered(took, is_busy);
         let is_slow = pause > self.interval.every();
         if is_slow != std::mem::replace(&mut self.is_slow, is_slow) {
@@ -104,13 +104,13 @@ impl<'a> Pace<'a> {
         let pause = self.interval.failed(retry_after);
         self.failures += 1;
         let again = Some(now().saturating_add(i64::try_from(pause.as_micros()).unwrap_or(i64::MAX / 2)));
-        self.tell(Standing::Failing { since: self.since, why, again });
+        self.report(Standing::Failing { since: self.since, why, again });
         pause
     }
 
-    /// Whether it has failed so often that it is looked for anew.
+    /// Whether it has failed so often that the cluster is to be discovered again.
     pub(super) fn is_long_gone(&self) -> bool {
-        self.failures >= ANEW
+        self.failures >= MAX_FAILURES
     }
 }
 

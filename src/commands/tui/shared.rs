@@ -96,7 +96,7 @@ impl Shared {
     }
 
     /// Something of these kinds has come.
-    pub(super) fn came(&self, kinds: &[(Source, &str)], has_dumps: bool) {
+    pub(super) fn arrived(&self, kinds: &[(Source, &str)], has_dumps: bool) {
         let spool = locked(&self.spool);
         let since = spool.since();
         let folder = spool.folder.display().to_string();

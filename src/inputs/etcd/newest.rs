@@ -42,7 +42,7 @@ pub(crate) fn values(
 ) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let (workers, walk) =
         opened.database.walk(context.settings.threads, false, || Worker { is_wanted, found: HashMap::new() });
-    for damage in &walk.damages.told {
+    for damage in &walk.damages.listed {
         context.lost(format!("{}: {damage}; its objects are missing or outdated", opened.path))?;
     }
     let mut all: HashMap<String, Newest> = HashMap::new();

@@ -180,7 +180,7 @@ impl Opened {
 
     /// The same after a walk that looked at pages alone.
     pub(crate) fn pages(&self, walk: &Walk, context: &mut Context<'_>) -> Result<File, Error> {
-        for damage in &walk.damages.told {
+        for damage in &walk.damages.listed {
             context.lost(format!(
                 "{}: {damage}; its contents are not counted. Take another snapshot, or one of another member",
                 self.path
@@ -196,7 +196,7 @@ impl Opened {
                 bytes: self.size,
                 records,
                 skipped: walk.damages.count(),
-                first_error: walk.damages.told.first().map(ToString::to_string),
+                first_error: walk.damages.listed.first().map(ToString::to_string),
             }],
             db_bytes: bolt.db_bytes(),
             in_use_bytes: walk.used.count() * u64::from(bolt.meta.page_size),
@@ -206,7 +206,7 @@ impl Opened {
             compacting: store.compaction_is_under_way(),
             hash: walk.hash.filter(|_| walk.damages.count() == 0),
             entries: entries.map(|bucket| (bucket.name.clone(), bucket.entries)).collect(),
-            damages: (walk.damages.told.iter().map(ToString::to_string).collect(), walk.damages.count()),
+            damages: (walk.damages.listed.iter().map(ToString::to_string).collect(), walk.damages.count()),
             quota: None,
             decoded: true,
             consistent_index: store.consistent_index,

@@ -104,8 +104,10 @@ mod tests {
 
     #[test]
     fn events_of_whole_days() {
-        let text = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261224\r\nDTEND;VALUE=DATE:20261227\r\nSUMMARY:Christ\r\n mas\r\nEND:VEVENT\r\n\
-                    BEGIN:VEVENT\r\nDTSTART;VALUE=D\r\n ATE:20260501\r\nEND:VEVENT\r\nBEGIN:VEVENT\r\nDTSTART:20260102T100000Z\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n";
+        let text = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261224\r\n\
+            DTEND;VALUE=DATE:20261227\r\nSUMMARY:Christ\r\n mas\r\nEND:VEVENT\r\n\
+                    BEGIN:VEVENT\r\nDTSTART;VALUE=D\r\n ATE:20260501\r\nEND:VEVENT\r\nBEGIN:VEVENT\r\n\
+                    DTSTART:20260102T100000Z\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n";
         assert_eq!(shown(&calendar(text).unwrap()), "2026-05-01 2026-12-24 2026-12-25 2026-12-26");
         let recurs = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20260101\nRRULE:FREQ=YEARLY\nEND:VEVENT\n";
         assert!(calendar(recurs).unwrap_err().starts_with("line 4"));

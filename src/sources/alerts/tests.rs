@@ -59,7 +59,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("Europe/Berlin", "Europe/Berln", "default: hours: zone: 'Europe/Berln' is not a time zone"),
         ("Sun-Thu", "Sun-Xyz", "owners: number 1 (pay): hours: days: 'Sun-Xyz'"),
         ("\"22:00\"", "\"25:00\"", "from: '25:00' is not a time of a day"),
-        ("\"22:00\"", "\"06:30\"", "two that are the same"),
+        ("\"22:00\"", "\"06:30\"", "must differ"),
         (
             "channels: [pages, chat]",
             "channels: [pager]",

@@ -404,8 +404,9 @@ impl Follower {
                     }
                     self.admit(at, candidate, None);
                 }
-                Ok(_) => {}                                                 // named twice, or linked
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // rotated just now: its folder shows it again
+                Ok(_) => {} // named twice, or linked
+                // Rotated just now: its folder shows it again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => self.errors.push(SourceError::Io { path: source.path, error }),
             }
         }

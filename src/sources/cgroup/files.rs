@@ -5,10 +5,11 @@ use crate::model::memory::{Amount, Fields, Pressure, Sample, Stall, Version};
 
 /// Whether a file of this name is read.
 pub(super) fn is_wanted(name: &str) -> bool {
+    /// Written to, not read, or one line per slab cache.
+    const SKIPPED: [&str; 5] =
+        ["memory.reclaim", "memory.force_empty", "memory.pressure_level", "memory.kmem.slabinfo", "memory.peak.local"];
     let name = name.rsplit('/').next().unwrap_or(name);
-    (name.starts_with("memory.") || matches!(name, "meminfo" | "cgroup.procs"))
-        // Written to, not read, or one line per slab cache.
-        && !matches!(name, "memory.reclaim" | "memory.force_empty" | "memory.pressure_level" | "memory.kmem.slabinfo" | "memory.peak.local")
+    (name.starts_with("memory.") || matches!(name, "meminfo" | "cgroup.procs")) && !SKIPPED.contains(&name)
 }
 
 /// Puts the content of the file `name` into `sample`.

@@ -22,7 +22,7 @@ const KINDS: u16 = BRANCH | LEAF | META | FREE;
 /// Trees are not deeper: with two children a page, that would be more pages than any file has.
 const DEEPEST: usize = 64;
 /// Damage that is described; more is counted.
-const TOLD: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// What sort of thing is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl fmt::Display for Damage {
 #[derive(Debug, Clone, Default)]
 pub struct Damages {
     /// The first of them.
-    pub told: Vec<Damage>,
+    pub listed: Vec<Damage>,
     /// How many there are, by [`Fault`].
     pub counts: [u64; 3],
 }
@@ -73,8 +73,8 @@ impl Damages {
     /// Adds one of any sort.
     pub fn add_fault(&mut self, fault: Fault, page: u64, bucket: &str, what: impl Into<String>) {
         self.counts[fault as usize] += 1;
-        if self.told.len() < TOLD {
-            self.told.push(Damage { fault, page, bucket: bucket.to_owned(), what: what.into() });
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(Damage { fault, page, bucket: bucket.to_owned(), what: what.into() });
         }
     }
 
@@ -86,8 +86,8 @@ impl Damages {
     /// Adds another's.
     pub fn merge(&mut self, other: Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(mine, theirs)| *mine += theirs);
-        let room = TOLD.saturating_sub(self.told.len());
-        self.told.extend(other.told.into_iter().take(room));
+        let room = MAX_LISTED.saturating_sub(self.listed.len());
+        self.listed.extend(other.listed.into_iter().take(room));
     }
 }
 

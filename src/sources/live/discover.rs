@@ -12,7 +12,8 @@ use kube::{Client, Config};
 use std::sync::Arc;
 
 /// From the apiserver's cache: nothing here is worth a read of etcd.
-const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes&resourceVersion=0";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices\
+     ?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes&resourceVersion=0";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes?resourceVersion=0";
 /// Anybody who is logged in may read it, and it costs nothing.
 const VERSION: &str = "/version";

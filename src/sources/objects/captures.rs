@@ -153,8 +153,10 @@ pub fn find(arguments: &[String]) -> Captures {
 
 /// Takes in the objects of another file.
 fn merge(into: &mut Objects, from: Objects) {
-    let Objects { namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, kinds } =
-        from;
+    #[rustfmt::skip]
+    let Objects {
+        namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, kinds,
+    } = from;
     into.namespaces.extend(namespaces);
     into.quotas.extend(quotas);
     into.limit_ranges.extend(limit_ranges);

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn what_is_no_list_is_told() {
         assert_eq!(page(br#"{"kind":"PodList","items":null}"#).unwrap().objects, 0);
-        assert!(page(br#"{"kind":"Status"}"#).unwrap_err().contains("no list"));
+        assert!(page(br#"{"kind":"Status"}"#).unwrap_err().contains("not a list"));
         assert!(page(b"<html>").unwrap_err().contains("not JSON"));
     }
 }

@@ -116,9 +116,9 @@ fn large_numbers_are_as_good_as_small_ones() {
         (far[1], far[3], far[5]) = (sample(&[id, 2], &[10]), place, function(id, 3));
         assert_eq!(decode(&far.concat()).unwrap(), decode(&parts().concat()).unwrap());
         for (part, by, expected) in [
-            (1, sample(&[id], &[10]), format!("(sample 1) names location {id}, which")),
-            (3, location(1, id), format!("names function {id}, which")),
-            (5, function(1, id.max(6)), format!("names text {} as a function", id.max(6))),
+            (1, sample(&[id], &[10]), format!("(sample 1) references location {id}, which")),
+            (3, location(1, id), format!("references function {id}, which")),
+            (5, function(1, id.max(6)), format!("references string {} as a function", id.max(6))),
         ] {
             let told = broken(&with(part, by));
             assert!(told.contains(&expected), "{told}");
@@ -133,15 +133,15 @@ fn of_faults_in_samples_the_first_is_told() {
     // The number of a location stands where its field begins: behind the sample's own two bytes and two fields.
     assert!(broken(&with(1, unknown.clone())).starts_with(&format!("byte {} ", place + 2 + 4)));
     let cut = b(2, [n(1, 9), vec![0x0a, 5]].concat());
-    assert!(broken(&with(1, cut.clone())).contains("(sample 1) names location 9"), "before the field that is cut");
+    assert!(broken(&with(1, cut.clone())).contains("(sample 1) references location 9"), "before the field that is cut");
     let cut_first = b(2, [vec![0x10], vec![0xff; 10], n(1, 9)].concat());
     assert!(broken(&with(1, cut_first.clone())).contains("more than 64 bits"));
-    assert!(broken(&with(1, [unknown, cut_first.clone()].concat())).contains("(sample 1) names location 9"));
+    assert!(broken(&with(1, [unknown, cut_first.clone()].concat())).contains("(sample 1) references location 9"));
     assert!(broken(&with(1, [cut_first, sample(&[9], &[10])].concat())).contains("more than 64 bits"));
     // What is wrong with a table weighs more, wherever it stands.
     let mut both = parts();
     (both[1], both[5]) = (cut, function(1, 77));
-    assert!(broken(&both.concat()).contains("names text 77"));
+    assert!(broken(&both.concat()).contains("references string 77"));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn of_many_samples_the_one_that_is_wrong_is_told() {
     let place = memchr::memmem::rfind(&bytes, &sample(&[9], &[7])).unwrap();
     let told = broken(&bytes);
     assert!(
-        told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) names location 9"),
+        told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) references location 9"),
         "{told}"
     );
     // Too much only with all others.
@@ -181,8 +181,8 @@ fn of_many_samples_the_one_that_is_wrong_is_told() {
 #[test]
 fn what_is_broken_is_told_with_its_place() {
     for (bytes, expected) in [
-        (with(1, sample(&[1, 9], &[10])), "(sample 1) names location 9, which the profile does not have"),
-        (with(1, sample(&[0], &[10])), "names location 0"),
+        (with(1, sample(&[1, 9], &[10])), "(sample 1) references location 9, which the profile does not have"),
+        (with(1, sample(&[0], &[10])), "references location 0"),
         (with(1, sample(&[1], &[10, 11])), "has 2 values, but the profile 1 sample types"),
         (
             with(1, sample(&[1], &[(-5i64).cast_unsigned()])),
@@ -190,12 +190,12 @@ fn what_is_broken_is_told_with_its_place() {
         ),
         (with(1, sample(&[1], &[i64::MAX as u64])), "(sample 2) takes all inuse_space above 2^63"),
         (with(1, n(2, 4)), "should be a sample but is a number"),
-        (with(3, location(1, 9)), "names function 9, which the profile does not have"),
+        (with(3, location(1, 9)), "references function 9, which the profile does not have"),
         (with(3, location(2, 1)), "is a second location 2"),
         (with(3, location(0, 1)), "numbered 0"),
         (with(5, function(2, 3)), "is a second function 2"),
-        (with(5, function(1, 77)), "names text 77 as a function, but the profile has 6 texts"),
-        (with(0, b(1, n(1, 99))), "names text 99 as a sample type"),
+        (with(5, function(1, 77)), "references string 77 as a function, but the profile has 6 strings"),
+        (with(0, b(1, n(1, 99))), "references string 99 as a sample type"),
         (with(7, texts(&["x", "inuse_space"])), "is the first string, which must be empty"),
         (with(8, vec![0xff; 12]), "holds a number of more than 64 bits"),
         (with(8, vec![0x33, 1]), "is not a field of a profile (wire type 3)"),

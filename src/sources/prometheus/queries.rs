@@ -124,13 +124,19 @@ const STANDARD: [(&str, &str, Option<&str>); 15] = [
     // had other names.
     (
         "seats-executing",
-        "sum by (priority_level) (sum by (instance, priority_level) (max_over_time(apiserver_flowcontrol_current_executing_seats{$match}[$step])) or sum by (instance, priority_level) (max_over_time(apiserver_flowcontrol_request_concurrency_in_use{$match}[$step])))",
+        "sum by (priority_level) (sum by (instance, priority_level) \
+         (max_over_time(apiserver_flowcontrol_current_executing_seats{$match}[$step])) or sum by (instance, \
+         priority_level) (max_over_time(apiserver_flowcontrol_request_concurrency_in_use{$match}[$step])))",
         Some("priority_level"),
     ),
     // What a level may take now if it borrows; older apiservers know only what is its own.
     (
         "seats-limit",
-        "sum by (priority_level) (max by (instance, priority_level) (last_over_time(apiserver_flowcontrol_current_limit_seats{$match}[$step])) or max by (instance, priority_level) (last_over_time(apiserver_flowcontrol_nominal_limit_seats{$match}[$step])) or max by (instance, priority_level) (last_over_time(apiserver_flowcontrol_request_concurrency_limit{$match}[$step])))",
+        "sum by (priority_level) (max by (instance, priority_level) \
+         (last_over_time(apiserver_flowcontrol_current_limit_seats{$match}[$step])) or max by (instance, \
+         priority_level) (last_over_time(apiserver_flowcontrol_nominal_limit_seats{$match}[$step])) or max by \
+         (instance, priority_level) \
+         (last_over_time(apiserver_flowcontrol_request_concurrency_limit{$match}[$step])))",
         Some("priority_level"),
     ),
     ("etcd-db", "max by (instance) (max_over_time(etcd_mvcc_db_total_size_in_bytes{$match}[$step]))", Some("instance")),
@@ -153,7 +159,7 @@ impl Default for Queries {
 
 /// A query in a file: the expression alone, or with its label.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "not a query")]
 enum Written {
     Expression(String),
     Whole(Whole),
@@ -294,8 +300,8 @@ mod tests {
             assert_eq!(queries.iter().count(), STANDARD.len() + 2);
         }
         for (name, text, expected) in [
-            ("a.yaml", "x: [1]", "it holds NAME: PROMQL"),
-            ("b.toml", "x = ", "it holds NAME: PROMQL"),
+            ("a.yaml", "x: [1]", "write NAME: PROMQL"),
+            ("b.toml", "x = ", "write NAME: PROMQL"),
             ("c.yaml", "x y: up", "not a name of a query"),
             ("d.yaml", "x: ' '", "has no expression"),
             ("e.yaml", "x: {promql: up, split: a-b}", "not a label"),

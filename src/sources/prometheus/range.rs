@@ -102,7 +102,7 @@ pub struct Prometheus {
     client: Client,
     limit: u64,
     matchers: String,
-    told: RangeStats,
+    stats: RangeStats,
 }
 
 /// What is asked for at once in time: all, or what has one of these values of a label.
@@ -125,18 +125,18 @@ impl Prometheus {
         if endpoint.max_samples == 0 {
             return Err(PromError::Given("--max-samples must be above zero".to_owned()));
         }
-        let told = RangeStats { is_measured: true, ..RangeStats::default() };
+        let stats = RangeStats { is_measured: true, ..RangeStats::default() };
         Ok(Self {
             client: Client::new(endpoint)?,
             limit: endpoint.max_samples,
             matchers: endpoint.matchers.trim().to_owned(),
-            told,
+            stats,
         })
     }
 
     /// What it took until now.
-    pub fn told(&self) -> RangeStats {
-        RangeStats { again: self.client.again, ..self.told.clone() }
+    pub fn stats(&self) -> RangeStats {
+        RangeStats { again: self.client.again, ..self.stats.clone() }
     }
 
     /// Asks a query over a window. `take` gets each series' points in order of time, in runs of at least one.
@@ -230,7 +230,7 @@ impl Prometheus {
                     slow = 0;
                 }
                 Err(Fault::TooHeavy { why, is_slow }) => {
-                    self.told.too_heavy += 1;
+                    self.stats.too_heavy += 1;
                     slow = if is_slow { slow + 1 } else { 0 };
                     if count == 1 || slow >= MAX_TIMEOUTS_IN_A_ROW {
                         return Ok(Ended::Cut { at, weight, why });
@@ -273,7 +273,7 @@ impl Prometheus {
             ) {
                 Ok(answer) => answer,
                 Err(Fault::TooHeavy { why, .. }) => {
-                    self.told.too_heavy += 1;
+                    self.stats.too_heavy += 1;
                     return Ok(weight.map(|weight| weight * MARGIN).ok_or(why));
                 }
                 Err(fault) => return Err(about(query, fault)),
@@ -312,13 +312,13 @@ impl Prometheus {
         let form =
             [("query", expression), ("start", &seconds(start)), ("end", &seconds(end)), ("step", &seconds(apart))];
         let mut answer = self.client.query("query_range", &form, points, watcher)?;
-        self.told.queries += 1;
+        self.stats.queries += 1;
         if answer.kind != "matrix" {
             return Err(Fault::Bad(format!("it gives a {}, not series", answer.kind)));
         }
         let came: usize = answer.rows.iter().map(|row| row.1.len()).sum();
-        self.told.is_measured &= answer.peak.is_some();
-        self.told.heaviest = self.told.heaviest.max(answer.peak.unwrap_or(came as u64));
+        self.stats.is_measured &= answer.peak.is_some();
+        self.stats.heaviest = self.stats.heaviest.max(answer.peak.unwrap_or(came as u64));
         self.warn(std::mem::take(&mut answer.warnings));
         Ok(answer)
     }
@@ -326,15 +326,15 @@ impl Prometheus {
     fn warn(&mut self, warnings: Vec<String>) {
         for warning in warnings {
             let warning = crate::sources::live::foreign(&warning);
-            if self.told.warnings.len() < WARNINGS && !self.told.warnings.contains(&warning) {
-                self.told.warnings.push(warning);
+            if self.stats.warnings.len() < WARNINGS && !self.stats.warnings.contains(&warning) {
+                self.stats.warnings.push(warning);
             }
         }
     }
 
     fn hand_on(&mut self, query: &Query, window: &Window, answer: Answer, take: &mut dyn FnMut(&Series, &[Point])) {
-        self.told.left_out += answer.left_out;
-        self.told.histograms += answer.histograms;
+        self.stats.left_out += answer.left_out;
+        self.stats.histograms += answer.histograms;
         for (mut labels, mut points) in answer.rows {
             labels.remove("__name__");
             labels.retain(|_, value| !value.is_empty());
@@ -343,7 +343,7 @@ impl Prometheus {
                 points.iter_mut().for_each(|point| point.at = (point.at - 1_000).div_euclid(window.step) * window.step);
             }
             points.retain(|point| (window.from..window.until).contains(&point.at));
-            self.told.points += points.len() as u64;
+            self.stats.points += points.len() as u64;
             if !points.is_empty() {
                 take(&Series { name: query.name.clone(), labels }, &points);
             }
@@ -389,7 +389,7 @@ impl Prometheus {
                 let form = [("start", seconds(window.from - window.step)), ("end", seconds(window.until))];
                 let form: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 let found = self.client.values(label, &form, watcher).map_err(|fault| about(query, fault))?;
-                self.told.queries += 1;
+                self.stats.queries += 1;
                 self.warn(found.warnings);
                 // What has no such label is matched by an empty value.
                 let mut values = found.data;

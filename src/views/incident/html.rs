@@ -142,7 +142,7 @@ fn page(incident: &Incident, report: &Report) -> Json {
         "later": later,
         "manifests": manifests,
         "phases": incident.phases.iter().map(|phase| json!({"words": phase.words,
-        "values": phase.values.map(|value| phase.told(value))})).collect::<Vec<_>>(),
+        "values": phase.values.map(|value| phase.formatted(value))})).collect::<Vec<_>>(),
         "timeline": timeline(incident),
         "has_charts": !incident.charts.is_empty(),
         "has_flames": !incident.flames.is_empty(),
@@ -241,8 +241,9 @@ fn timeline(incident: &Incident) -> Vec<Json> {
 
 fn finding(finding: &Finding) -> Json {
     let tame = |text: &str| text.trim_end_matches('.').to_owned();
+    let (label, remedy) = finding.advice();
     json!({"id": finding.id, "severity": finding.severity.name(), "summary": tame(&finding.summary),
-        "remedy": tame(&finding.remedy)})
+        "label": label, "remedy": tame(remedy)})
 }
 
 fn card(card: &Card) -> Json {

@@ -43,12 +43,13 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
             report.findings.iter().filter(|finding| finding.id != "incident" && finding.severity >= Severity::Warning);
         for finding in grave.clone().take(FINDINGS) {
             let what = escape(finding.summary.trim_end_matches('.'));
+            let (label, remedy) = finding.advice();
             writeln!(
                 out,
-                "- **{}** {}: {what}. What to do: {}.",
+                "- **{}** {}: {what}. {label}: {}.",
                 finding.severity.name(),
                 escape(&finding.id),
-                escape(&finding.remedy)
+                escape(remedy)
             )?;
         }
         let rest = grave.count().saturating_sub(FINDINGS);
@@ -147,7 +148,7 @@ fn phases(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "## Before, during and after\n\n| | before | within | after |\n| --- | --: | --: | --: |")?;
     for phase in &incident.phases {
-        let values = phase.values.map(|value| escape(&phase.told(value)));
+        let values = phase.values.map(|value| escape(&phase.formatted(value)));
         writeln!(out, "| {} | {} |", escape(phase.words), values.join(" | "))?;
     }
     writeln!(out)

@@ -325,6 +325,6 @@ mod tests {
         );
         assert!(with("quit", "").unwrap_err().contains("needs a key"));
         assert!(with("play", "hyper-x").unwrap_err().contains("is not a key"));
-        assert!(with("jump", "x").unwrap_err().contains("there are: next-tab"));
+        assert!(with("jump", "x").unwrap_err().contains("use one of: next-tab"));
     }
 }

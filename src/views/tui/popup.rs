@@ -110,7 +110,7 @@ impl Popup {
     /// Everything about a finding.
     pub fn finding(finding: &Finding) -> Self {
         let mut popup = Self::new(&finding.id);
-        popup.tell(finding);
+        popup.add_finding(finding);
         popup
     }
 
@@ -148,7 +148,7 @@ impl Popup {
         self.laid(inner).len().saturating_sub(usize::from(place.height.saturating_sub(2)))
     }
 
-    fn tell(&mut self, finding: &Finding) {
+    fn add_finding(&mut self, finding: &Finding) {
         self.gap();
         self.commands.extend(commands(&finding.remedy));
         self.line(
@@ -156,7 +156,8 @@ impl Popup {
             format!("{} {} (confidence {})", finding.severity.name(), finding.id, percent(finding.confidence)),
         );
         self.line(Look::Text, format!("{}.", finding.summary.trim_end_matches('.')));
-        self.line(Look::Text, format!("What to do:\t{}.", finding.remedy.trim_end_matches('.')));
+        let (label, remedy) = finding.advice();
+        self.line(Look::Text, format!("{label}:\t{remedy}."));
         for (name, value) in &finding.subject {
             self.line(Look::Dim, format!("{name}\t{value}"));
         }
@@ -188,7 +189,11 @@ impl Popup {
         }
         let texts: Vec<(String, String)> = fields.iter().flat_map(|(name, value)| named(name, value)).collect();
         // What to do stands first.
-        answer.findings.iter().filter(|finding| is_about(finding, &texts)).for_each(|finding| popup.tell(finding));
+        answer
+            .findings
+            .iter()
+            .filter(|finding| is_about(finding, &texts))
+            .for_each(|finding| popup.add_finding(finding));
         popup.gap();
         for (name, value) in fields.iter().filter(|(name, _)| *name != "findings") {
             let text = columns::show(columns::kind(name), value);

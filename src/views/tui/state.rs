@@ -297,7 +297,7 @@ impl State {
     }
 
     /// Says something in the last line for a while.
-    pub fn tell(&mut self, what: impl Into<String>) {
+    pub fn show_message(&mut self, what: impl Into<String>) {
         self.message = Some((self.now, what.into()));
     }
 

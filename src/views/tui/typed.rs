@@ -19,12 +19,12 @@ impl State {
         let text = match asks {
             Asks::Filter => match self.pane().part().map(|part| &part.body) {
                 Some(Body::Grid(grid)) => grid.filter_text.clone(),
-                _ => return self.tell("only tables have rows to filter (v: next part of the tab)"),
+                _ => return self.show_message("only tables have rows to filter (v: next part of the tab)"),
             },
             Asks::Export => match self.pane().part().map(|part| &part.body) {
                 Some(Body::Icicle(_)) => format!("{}.svg", self.tab.name().to_lowercase()),
                 Some(_) => format!("{}.csv", self.tab.name().to_lowercase()),
-                None => return self.tell("nothing to write here"),
+                None => return self.show_message("nothing to write here"),
             },
             Asks::Save => {
                 let name: String = self
@@ -131,21 +131,22 @@ impl State {
                 Some(at) => {
                     self.clock.go(at);
                     if self.clock.at != at && self.clock.span.is_some() {
-                        self.tell(format!("{} is outside the time that the sources cover", time::format(at)));
+                        self.show_message(format!("{} is outside the time that the sources cover", time::format(at)));
                     }
                 }
-                None => self
-                    .tell(format!("'{rest}' is not a time; write 09:21:55, 2026-11-20T09:21:55Z, or -90s (relative)")),
+                None => self.show_message(format!(
+                    "'{rest}' is not a time; write 09:21:55, 2026-11-20T09:21:55Z, or -90s (relative)"
+                )),
             },
             "window" if rest == "all" => self.clock.all(),
             "window" => match parse_duration(rest) {
                 Some(length) if length >= SECOND => self.clock.set_length(length),
-                _ => self.tell("write a window as 30s, 5m, 1h, or all"),
+                _ => self.show_message("write a window as 30s, 5m, 1h, or all"),
             },
             "export" | "w" if !rest.is_empty() => return self.export(rest),
             "save" if self.is_live && !rest.is_empty() => return vec![Effect::Save(rest.to_owned())],
             "theme" => self.set_theme(rest),
-            _ => self.tell(format!(
+            _ => self.show_message(format!(
                 "'{text}' is not a command; use :by DIMS, :where EXPR, :time, :window, :export FILE, :save BUNDLE, \
                  :theme, :quit, and the tabs' names"
             )),
@@ -177,7 +178,7 @@ impl State {
         // The heading names what was asked for; the rows below it may still be those of the question before.
         let is_behind = self.wants(self.tab).is_ok_and(|wants| !self.pane().shows(&wants));
         if is_behind && self.tab != Tab::Overview && !self.clock.is_playing {
-            self.tell("still analysing; export again when the rows have changed");
+            self.show_message("still analysing; export again when the rows have changed");
             return Vec::new();
         }
         let Some(want) = self.shown_want().filter(|_| !path.is_empty()) else { return Vec::new() };

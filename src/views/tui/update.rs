@@ -115,7 +115,7 @@ impl State {
             }
             Msg::Done(what) => {
                 self.remember(Severity::Info, &what);
-                self.tell(what);
+                self.show_message(what);
                 Vec::new()
             }
             Msg::Quit => vec![Effect::Quit],
@@ -241,13 +241,13 @@ impl State {
             Action::Command => self.type_in(Asks::Command),
             Action::Export => self.type_in(Asks::Export),
             Action::Save if self.is_live => self.type_in(Asks::Save),
-            Action::Save => self.tell("no source is live; these are already files"),
+            Action::Save => self.show_message("no source is live; these are already files"),
             Action::Help => {
                 self.popup = Some(Popup::help(self.tab, &self.keys.help(self.tab)));
             }
             Action::Sort if self.tab == Tab::Keyspace && matches!(self.body_mut(), Some(Body::Icicle(_))) => {
                 self.weight = (self.weight + 1) % WEIGHTS.len();
-                self.tell(format!("widths are {}", WEIGHTS[self.weight].1));
+                self.show_message(format!("widths are {}", WEIGHTS[self.weight].1));
             }
             Action::Sort | Action::Reverse => {
                 if let Some(Body::Grid(grid)) = self.body_mut() {
@@ -257,7 +257,7 @@ impl State {
                         grid.reverse()
                     }
                     let order = grid.order_in_words();
-                    self.tell(if order.is_empty() {
+                    self.show_message(if order.is_empty() {
                         "in the command's order".to_owned()
                     } else {
                         format!("sorted {order}")
@@ -269,7 +269,7 @@ impl State {
             Action::Compare if self.tab == Tab::Keyspace => {
                 match self.found.as_ref().is_some_and(|found| found.ends.len() == 2) {
                     true => self.compares = !self.compares,
-                    false => self.tell("only one snapshot; comparison requires two"),
+                    false => self.show_message("only one snapshot; comparison requires two"),
                 }
             }
             Action::By | Action::From | Action::Compare => {}
@@ -282,7 +282,7 @@ impl State {
                     (true, false) => format!("playing at {} times real time", self.clock.speed()),
                     (false, _) => "standing still".to_owned(),
                 };
-                self.tell(words);
+                self.show_message(words);
             }
             Action::Earlier => self.clock.by_steps(-1),
             Action::Later => self.clock.by_steps(1),
@@ -293,12 +293,12 @@ impl State {
                     || "all of the time".to_owned(),
                     |length| format!("{} before that moment", duration(length)),
                 );
-                self.tell(format!("window: {length}"));
+                self.show_message(format!("window: {length}"));
             }
             Action::Always => self.clock.all(),
             Action::Slower | Action::Faster => {
                 self.clock.hurry(action == Action::Faster);
-                self.tell(format!("{} times real time", self.clock.speed()));
+                self.show_message(format!("{} times real time", self.clock.speed()));
             }
             Action::Refresh => {
                 let asked = [self.ask(self.tab, true), self.ask_beside(Role::Course)];
@@ -322,7 +322,7 @@ impl State {
     pub(super) fn set_theme(&mut self, name: &str) {
         match Theme::named(name) {
             Some(theme) => self.theme = theme,
-            None => self.tell(format!("unknown theme {name}; use one of: {}", NAMES.join(", "))),
+            None => self.show_message(format!("unknown theme {name}; use one of: {}", NAMES.join(", "))),
         }
     }
 
@@ -412,7 +412,7 @@ impl State {
     /// Breaks a row of traffic down by what is not known of it yet.
     fn look_into(&mut self, chosen: &[(String, String)]) -> Vec<Effect> {
         if chosen.is_empty() || chosen.iter().any(|(_, value)| value == "(other)") {
-            self.tell("this row adds up all rows beyond the limit");
+            self.show_message("this row adds up all rows beyond the limit");
             return Vec::new();
         }
         let mut next = self.pivot.clone();
@@ -424,7 +424,7 @@ impl State {
         next.filters.extend(chosen.iter().map(filter));
         let is_known = |dim: &str| next.filters.iter().any(|filter| filter.starts_with(&format!("{dim}=")));
         let Some(dims) = self.dims().iter().find(|dims| !dims.iter().any(|dim| is_known(dim))) else {
-            self.tell("no details for this row (:by breaks it down by any dimensions)");
+            self.show_message("no details for this row (:by breaks it down by any dimensions)");
             return Vec::new();
         };
         next.by = dims.iter().map(|dim| (*dim).to_owned()).collect();
@@ -442,12 +442,12 @@ impl State {
     fn turn_source(&mut self) {
         let has = |kind| self.found.as_ref().is_some_and(|found| found.has(kind));
         if !(has(Source::Audit) && has(Source::Metrics)) {
-            return self.tell("only one of audit logs and metrics is available");
+            return self.show_message("only one of audit logs and metrics is available");
         }
         self.by_metrics = !self.by_metrics;
         self.pivots.clear();
         self.pivot = Pivot { by: vec!["verb".to_owned(), "resource".to_owned()], filters: Vec::new() };
-        self.tell(if self.by_metrics { "by metrics" } else { "from audit logs" });
+        self.show_message(if self.by_metrics { "by metrics" } else { "from audit logs" });
     }
 
     /// Back: out of a filter, a zoom, a row.
@@ -491,12 +491,12 @@ impl State {
             Some(mark) => {
                 self.clock.go_around(mark.at);
                 self.jumped = Some((mark.at, self.clock.at));
-                self.tell(format!("{}: {}", time::clock(mark.at), mark.what));
+                self.show_message(format!("{}: {}", time::clock(mark.at), mark.what));
             }
             None if self.marks.is_empty() && !self.is_live => {
-                self.tell("the timeline is still being computed, or is empty")
+                self.show_message("the timeline is still being computed, or is empty")
             }
-            None => self.tell("no event in that direction"),
+            None => self.show_message("no event in that direction"),
         }
     }
 
@@ -515,14 +515,14 @@ impl State {
             _ => None,
         };
         let Some(lines) = finding.filter(|lines| !lines.is_empty()) else { return self.copy_command() };
-        self.tell(format!("copied: {}", lines.join("  ")));
+        self.show_message(format!("copied: {}", lines.join("  ")));
         vec![Effect::Copy(lines.join("\n"))]
     }
 
     fn copy_command(&mut self) -> Vec<Effect> {
         match self.shown_want().map(|want| want.line()) {
             Some(line) => {
-                self.tell(format!("copied: {line}"));
+                self.show_message(format!("copied: {line}"));
                 vec![Effect::Copy(line)]
             }
             None => Vec::new(),

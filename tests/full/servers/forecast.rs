@@ -39,7 +39,8 @@ fn hours_of_a_prometheus_are_what_went_in() {
             let key = format!("kube_resourcequota|namespace={name}|resource={resource}|resourcequota=team|type=used");
             equal(&[(key.clone(), found[&key].clone())].into(), &[(key.clone(), hours)].into(), "hours");
             let series = format!(
-                "kube_resourcequota{{namespace=\"{name}\",resource=\"{resource}\",resourcequota=\"team\",type=\"used\"}}"
+                "kube_resourcequota{{namespace=\"{name}\",resource=\"{resource}\",resourcequota=\"team\",\
+                 type=\"used\"}}"
             );
             let hard = truth.quota("hard", &name, resource).last().unwrap().1;
             assert_eq!(limits[series.as_str()], Some(hard), "{series}");

@@ -1,6 +1,6 @@
 //! Questions whether somebody may do something, asked again before the answer could have changed.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -36,6 +36,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let remedy = "cache the answers (k8s.io/apiserver's delegating authorizer and authenticator do: 10 s by \
              default; kubelets keep allowed answers for 5 minutes, denied ones for 30 s, TokenReviews for 2 minutes)";
         // Whether the questions are the same stands in their bodies, which logs of level Metadata leave out.
-        found.push((Some(profile.who), told(finding, 0.75, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.75, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! Two clients that overwrite one another's object in turns, most of the time without a conflict that would tell them.
 
-use super::{ClientFinding, Clients, name, path, resource, series, told};
+use super::{ClientFinding, Clients, describe, name, path, resource, series};
 use crate::analysis::clients::Profile;
 use crate::analysis::rollup::read::{What, Who};
 use crate::model::incident::quote;
@@ -75,7 +75,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             series(&[("resource", kind), ("name", object)]),
         );
         // Neither is to blame alone, and a limit would only slow the fight down: no client is named for a fence.
-        found.push((None, told(finding, confidence, summary, evidence, &remedy)));
+        found.push((None, describe(finding, confidence, summary, evidence, &remedy)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Clients that write the same object and find each time that somebody was before them.
 
-use super::{ClientFinding, Clients, name, path, resource, told};
+use super::{ClientFinding, Clients, describe, name, path, resource};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::{ObjectRow, What};
 use crate::model::report::Severity;
@@ -65,7 +65,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             let finding = clients.finding("client-conflicts", Severity::Warning, profile, what, &minutes);
             let remedy = "give the object one owner, or use server-side apply or a patch of each client's own \
                  fields; read the object again before each retry, and back off";
-            found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+            found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
         }
     }
 }

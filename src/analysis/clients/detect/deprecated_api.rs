@@ -1,6 +1,6 @@
 //! Requests to APIs that a later Kubernetes does not have.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::list_route::Minor;
 use crate::model::report::Severity;
@@ -35,7 +35,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                 (crate::model::time::format(row.span.0), crate::model::time::format(row.span.1));
             let remedy = "migrate it to the API version in the server's warning (kubectl convert, or a newer client \
                  release) before the cluster is upgraded";
-            found.push((Some(profile.who), told(finding, 1.0, summary, evidence, remedy)));
+            found.push((Some(profile.who), describe(finding, 1.0, summary, evidence, remedy)));
         }
     }
 }

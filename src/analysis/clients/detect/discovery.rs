@@ -1,6 +1,6 @@
 //! Asking again and again which APIs there are.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::model::report::Severity;
 use crate::model::uri::PathClass;
 use serde_json::json;
@@ -35,6 +35,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let remedy = "cache discovery: share one RESTMapper in the program, keep the discovery cache on a persistent \
              volume (kubectl --cache-dir, helm), and use a client library with aggregated discovery (client-go 0.26 \
              or later)";
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! LISTs that read through to etcd where the watch cache could answer.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::first_page;
 use crate::analysis::list_route::{Minor, Route};
 use crate::analysis::rollup::read::TrafficRow;
@@ -59,6 +59,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             Some(server) if server >= Minor(31) => "",
             _ => "; since Kubernetes 1.31 with etcd 3.5.13 the cache serves such LISTs as well",
         };
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, &format!("{first}{later}"))));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, &format!("{first}{later}"))));
     }
 }

@@ -1,6 +1,6 @@
 //! Events by the thousand.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -26,6 +26,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-event-flood", Severity::Warning, profile, what, &minutes);
         let remedy = "record Events through client-go's recorder, which aggregates repeated ones; use logs or \
              metrics for frequent occurrences; store Events in a separate etcd";
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
     }
 }

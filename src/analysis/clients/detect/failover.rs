@@ -1,6 +1,6 @@
 //! Leaders that change, and how long there was none.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::controllers::handovers::GAP;
 use crate::analysis::rollup::Fact;
@@ -35,7 +35,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             let finding = clients.finding("client-failover-gap", Severity::Warning, profile, what, &changes);
             let remedy = "release the lease on shutdown (ReleaseOnCancel), run a standby replica, and keep \
                  LeaseDuration at 15 s; until the takeover its work stops";
-            found.push((Some(profile.who), told(finding, 0.8, summary, evidence.clone(), remedy)));
+            found.push((Some(profile.who), describe(finding, 0.8, summary, evidence.clone(), remedy)));
         }
         if in_an_hour >= CHANGES {
             let summary =
@@ -43,7 +43,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             let finding = clients.finding("client-leader-changes", Severity::Warning, profile, what, &changes);
             let remedy = "check why leaders lose their lease: slow or rejected renewals (plimsoll traffic --where \
                  resource=leases), CPU limits, restarts; a longer LeaseDuration tolerates short stalls";
-            found.push((Some(profile.who), told(finding, 0.8, summary, evidence, remedy)));
+            found.push((Some(profile.who), describe(finding, 0.8, summary, evidence, remedy)));
         }
     }
 }

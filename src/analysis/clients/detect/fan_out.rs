@@ -1,6 +1,6 @@
 //! One program on many nodes that lists or watches the whole cluster: what it costs grows with nodes times objects.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::first_page;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -38,7 +38,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let per_node = bytes_per_s.map(|sum| sum / sources as f64);
         let cost = per_node.map(|each| format!("; each adds {}/s", bytes(each))).unwrap_or_default();
         let summary = format!(
-            "{} runs at {} addresses, and each lists and watches all {} of the cluster: {} LISTs, {} watches{cost}",
+            "{} runs at {} addresses, each reading all {} of the cluster: {} LISTs, {} watches{cost}",
             name(profile),
             grouped(sources),
             resource(what),
@@ -65,6 +65,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                  distribute the data"
             }
         };
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
     }
 }

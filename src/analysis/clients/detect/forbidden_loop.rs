@@ -1,6 +1,6 @@
 //! Requests that are refused, and made again all the same.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -68,6 +68,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                  failure"
             }
         };
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! LISTs of everything where everything is much, and what a burst of them takes.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::cost::Origin;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
@@ -69,7 +69,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let remedy = format!("list in pages ({pages}), filter with selectors, or use an informer, which lists once");
         found.push((
             Some(profile.who),
-            told(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, &remedy),
+            describe(finding, if origin == Origin::Metrics { 0.8 } else { 0.9 }, summary, evidence, &remedy),
         ));
     }
 }

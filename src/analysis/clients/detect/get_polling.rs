@@ -1,6 +1,6 @@
 //! GET again and again where a watch would say when something changes.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::rollup::read::{ObjectRow, TrafficRow};
 use crate::model::report::Severity;
 use crate::model::units::percent;
@@ -55,7 +55,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-get-polling", Severity::Warning, profile, what, &minutes);
         let remedy = "watch instead of polling: use an informer, kubectl wait, or a watch with \
              fieldSelector=metadata.name=NAME; if it must poll, at most every 10 s and with backoff";
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! One object that a client writes again and again.
 
-use super::{ClientFinding, Clients, name, path, resource, series, told};
+use super::{ClientFinding, Clients, describe, name, path, resource, series};
 use crate::analysis::clients::Use;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
@@ -53,7 +53,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             series(&[("agent", profile.who.agent), ("resource", what.1), ("name", hot.name)])
         );
         let finding = clients.finding("client-hot-object", severity, profile, what, &hot.minutes);
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, &remedy)));
+        found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, &remedy)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Leases that are renewed more often than leader election needs.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-lease-churn", Severity::Warning, profile, what, &minutes);
         found.push((
             Some(profile.who),
-            told(
+            describe(
                 finding,
                 0.9,
                 summary,

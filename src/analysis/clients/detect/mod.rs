@@ -144,7 +144,7 @@ impl<'r> Clients<'r> {
 }
 
 /// The words of a finding: what, with which numbers, and what to do.
-fn told(mut finding: Finding, confidence: f64, summary: String, evidence: Json, remedy: &str) -> Finding {
+fn describe(mut finding: Finding, confidence: f64, summary: String, evidence: Json, remedy: &str) -> Finding {
     finding.confidence = confidence;
     finding.summary = summary;
     finding.evidence =

@@ -1,6 +1,6 @@
 //! The same request at once after 429 or a server error.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::Fact;
 use crate::model::histogram::Histogram;
@@ -50,6 +50,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-no-backoff", Severity::Warning, profile, ("", ""), &minutes);
         let remedy = "honour Retry-After, and use exponential backoff with jitter (client-go: 10 retries, \
              wait.Backoff); until then a FlowSchema of its own isolates it";
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! Watches without bookmarks: after a pause they begin at a version that may be too old.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
@@ -29,7 +29,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-no-bookmarks", Severity::Info, profile, what, &minutes);
         found.push((
             Some(profile.who),
-            told(finding, 0.95, summary, evidence, "set allowWatchBookmarks=true; client-go's informers do"),
+            describe(finding, 0.95, summary, evidence, "set allowWatchBookmarks=true; client-go's informers do"),
         ));
     }
 }

@@ -1,6 +1,6 @@
 //! LISTs of a node's pods that etcd answers: it decodes the pods of all nodes to find them.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::first_page;
 use crate::analysis::list_route::Route;
 use crate::model::report::Severity;
@@ -43,6 +43,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-node-lists", severity, profile, what, &minutes);
         let remedy = "list with resourceVersion=0, which the watch cache serves from an index by node, or watch with \
              the same field selector";
-        found.push((Some(profile.who), told(finding, if sure { 0.9 } else { 0.5 }, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, if sure { 0.9 } else { 0.5 }, summary, evidence, remedy)));
     }
 }

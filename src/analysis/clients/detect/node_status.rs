@@ -1,6 +1,6 @@
 //! Kubelets that write the status of their nodes where a lease says that they live.
 
-use super::{ClientFinding, Clients, told};
+use super::{ClientFinding, Clients, describe};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -24,6 +24,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-node-status", Severity::Warning, profile, what, &minutes);
         let remedy = "reset nodeStatusReportFrequency to 5m, and look for a flapping condition or a long list of \
              images; leases (kube-node-lease) are the nodes' heartbeat";
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! Many watchers of a resource that list it again at the same time.
 
-use super::{ClientFinding, Clients, resource, told};
+use super::{ClientFinding, Clients, describe, resource};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::clients::{Profile, Use, first_page};
 use crate::analysis::rollup::read::{TrafficRow, What};
@@ -58,7 +58,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let remedy = "check what ended their watches: a restarted apiserver, a load balancer, a watch cache that is \
              too small (plimsoll traffic --from metrics --health); restart apiservers one at a time; --goaway-chance \
              spreads clients";
-        found.push((None, told(finding, 0.8, summary, evidence, remedy)));
+        found.push((None, describe(finding, 0.8, summary, evidence, remedy)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! LIST again and again where an informer would LIST once and watch.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::{first_page, listing, succeeded};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
@@ -68,6 +68,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let remedy = format!(
             "use an informer (client-go's SharedInformer, or list once and watch with allowWatchBookmarks); {until}"
         );
-        found.push((Some(profile.who), told(finding, if regular { 0.95 } else { 0.8 }, summary, evidence, &remedy)));
+        found
+            .push((Some(profile.who), describe(finding, if regular { 0.95 } else { 0.8 }, summary, evidence, &remedy)));
     }
 }

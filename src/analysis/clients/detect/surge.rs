@@ -1,6 +1,6 @@
 //! A client that suddenly sends far more than before.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::percent;
@@ -37,6 +37,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-surge", Severity::Info, profile, ("", ""), &minutes);
         let remedy = "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic \
              --series --where user=…)";
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! Requests that end in 504: they took longer than the server or the client waits.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::{counted, percent};
@@ -57,6 +57,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                  slow (plimsoll etcd health, plimsoll traffic --from metrics --health)"
             }
         };
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! Watches from a version that is too old, each followed by a LIST of everything.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::clients::succeeded;
 use crate::analysis::rollup::Fact;
@@ -13,7 +13,7 @@ use serde_json::json;
 /// Within [`WINDOW`] minutes, from one address. One happens to everybody.
 const PER_WINDOW: f64 = 3.0;
 const WINDOW: i64 = 10;
-/// A watch that is told at once that it is too late, in µs.
+/// A watch that is describe at once that it is too late, in µs.
 const AT_ONCE: u64 = 1_000_000;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
@@ -57,6 +57,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         };
         // The 410 stands inside the stream, which no log shows: a watch that ends at once for another reason looks the
         // same.
-        found.push((Some(profile.who), told(finding, 0.85, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.85, summary, evidence, remedy)));
     }
 }

@@ -1,6 +1,6 @@
 //! Writes that leave the object as it was.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, percent};
@@ -37,6 +37,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-unchanged-writes", Severity::Warning, profile, what, &minutes);
         let remedy = "compare with the informer's copy before writing (equality.Semantic.DeepEqual), and write only \
              changes; such a write costs admission, webhooks and a read from etcd";
-        found.push((Some(profile.who), told(finding, 0.95, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
     }
 }

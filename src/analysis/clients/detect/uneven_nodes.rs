@@ -1,6 +1,6 @@
 //! Nodes of a fleet that send much more than the others.
 
-use super::{ClientFinding, Clients, name, told};
+use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
@@ -28,6 +28,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let finding = clients.finding("client-uneven-nodes", Severity::Info, profile, ("", ""), &minutes);
         let remedy = "check these nodes and their logs: more pods, a crash loop, an older version (plimsoll traffic \
              --by verb,resource,code --where node=…)";
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

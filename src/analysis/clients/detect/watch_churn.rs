@@ -1,6 +1,6 @@
 //! Watches that end soon and are opened again, over and over.
 
-use super::{ClientFinding, Clients, name, resource, told};
+use super::{ClientFinding, Clients, describe, name, resource};
 use crate::analysis::clients::succeeded;
 use crate::analysis::rollup::Fact;
 use crate::analysis::rollup::read::TrafficRow;
@@ -24,7 +24,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let lifetimes = one.lifetimes(counts);
         let sources = one.copies(profile);
         let Some(median) = lifetimes.quantile(0.5).filter(|median| *median < LIFETIME) else { continue };
-        // Those that were too old from the start are told as that.
+        // Those that were too old from the start are describe as that.
         let ended = lifetimes.count().saturating_sub(2 * one.gaps(Fact::RelistShort).count());
         if ended < WATCHES * sources {
             continue;
@@ -51,6 +51,6 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                  minutes) and decoding errors of the client"
             }
         };
-        found.push((Some(profile.who), told(finding, 0.9, summary, evidence, remedy)));
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

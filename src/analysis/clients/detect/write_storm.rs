@@ -1,6 +1,6 @@
 //! A client that writes far more than all others.
 
-use super::{ClientFinding, Clients, name, resource, series, told};
+use super::{ClientFinding, Clients, describe, name, resource, series};
 use crate::analysis::clients::Profile;
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::{TrafficRow, What};
@@ -178,5 +178,5 @@ fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> Cli
         )
     };
     let finding = clients.finding("client-write-storm", severity, profile, ("", ""), &minutes);
-    (Some(profile.who), told(finding, 0.9, summary, evidence, &remedy))
+    (Some(profile.who), describe(finding, 0.9, summary, evidence, &remedy))
 }

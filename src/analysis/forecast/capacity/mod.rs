@@ -7,7 +7,7 @@
 mod effects;
 mod observed;
 mod plan;
-mod tell;
+mod report;
 
 pub use observed::{Assumption, Sure};
 pub use plan::{Addition, Plan};

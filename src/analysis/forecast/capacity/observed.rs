@@ -219,7 +219,7 @@ impl Sure {
 /// How much more of one thing comes with one more of another, and why that is believed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assumption {
-    /// What of what: `requests.cpu a pod of web`.
+    /// What of what: `requests.cpu per pod of web`.
     pub name: String,
     /// The ratio.
     pub ratio: f64,

@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(read("+20 nodes"), Ok(("".into(), "nodes".into(), 20.0)));
         assert_eq!(read("web:+1500m requests.cpu"), Ok(("web".into(), "requests.cpu".into(), 1.5)));
         for (text, why) in [
-            ("web:200 pods", "more or less"),
+            ("web:200 pods", "begin with + or -"),
             ("+200 pods", "a namespace is required"),
             ("web:+2 nodes", "no namespace"),
             ("web:+x pods", "can't be read"),

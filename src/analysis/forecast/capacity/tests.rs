@@ -277,13 +277,13 @@ fn all_that_is_assumed_is_told() {
         Some(180.0),
     );
     let (_, outcome) = of(&["web:+20 pods"], None, None, &pods, 1.0);
-    let cpu = outcome.assumptions.iter().find(|one| one.name == "requests.cpu a pod of web").unwrap();
+    let cpu = outcome.assumptions.iter().find(|one| one.name == "requests.cpu per pod of web").unwrap();
     assert_eq!((cpu.ratio, cpu.sure, cpu.interval), (0.5, Sure::Measured, Some((0.5, 0.5))));
     assert_eq!(cpu.from, "slope over 60 days, pods from 100 to 160");
     let events = outcome.lists.iter().find(|(kind, ..)| kind == "events").unwrap();
     assert_eq!((events.1, events.2), (2_000.0, 2_200.0));
     let mut report = Report::default();
-    outcome.tell(&[pods], 90 * DAY, None, &mut report);
+    outcome.add_to(&[pods], 90 * DAY, None, &mut report);
     let table = &report.people.as_ref().unwrap()[1];
     assert_eq!(table.title, "With web:+20 pods:");
     let row: Vec<&str> =
@@ -295,7 +295,7 @@ fn all_that_is_assumed_is_told() {
     );
     assert!(
         report.notes.iter().any(|note| note
-            == "Assumed: requests.cpu a pod of web is 500m (500m to 500m): slope over 60 days, pods from 100 to \
+            == "Assumed: requests.cpu per pod of web is 500m (500m to 500m): slope over 60 days, pods from 100 to \
                      160 (measured)"),
         "{:?}",
         report.notes

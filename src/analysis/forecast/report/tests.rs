@@ -42,7 +42,7 @@ fn plain(name: &str) -> Series {
     Series::new(name, &[])
 }
 
-fn told() -> ForecastInput {
+fn input() -> ForecastInput {
     ForecastInput { step: DAY, horizon: 60 * DAY, warn_within: 30.0, critical_within: 7.0, ..ForecastInput::default() }
 }
 
@@ -90,7 +90,7 @@ fn the_most_urgent_is_first() {
             of("z-full", Verdict::AtLimit, none, 1.0),
             (target(plain("i-short"), Unit::Count, Some(1.0), |_| f64::NAN), Forecast::default()),
         ],
-        told(),
+        input(),
     );
     let names: Vec<Value> = column(&report, "name");
     let expected = [
@@ -133,7 +133,7 @@ fn a_row_says_it_to_machines_and_people() {
     cpu.parts = vec![Part { name: "web".into(), grid: target(plain("x"), Unit::Cores, None, |day| day).grid }];
     let report = make(
         vec![(cpu, forecast_of(Verdict::Reaches, 50.0, [Some(20), Some(30), Some(70)], 0.634))],
-        ForecastInput { points: true, ..told() },
+        ForecastInput { points: true, ..input() },
     );
     let json = |name: &str| column(&report, name)[0].clone();
     assert_eq!(
@@ -174,7 +174,7 @@ fn a_row_says_it_to_machines_and_people() {
             "63%",
             "hard of quota compute",
             "trend",
-            "off by 1.5 (3.0%) on average up to 7d ahead, in 5 tries",
+            "mean error 1.5 (3.0%) up to 7d ahead, in 5 tries",
             "web +7 (100%)",
             "-"
         ]
@@ -203,14 +203,14 @@ fn severity_is_by_the_days_that_are_left() {
             target(plain("x"), Unit::Count, Some(9.0), |d| d),
             forecast_of(Verdict::Reaches, 5.0, [Some(0), Some(days), None], 0.7),
         );
-        let report = make(vec![one], told());
+        let report = make(vec![one], input());
         assert_eq!(report.findings[0].severity, expected, "{days}");
         assert_eq!(report.findings_shown, Some(usize::from(expected > Severity::Info)));
     }
     let seats = Series::new(APISERVER_SEATS, &[("priority_level", "p"), ("kind", "executing")]);
     let full =
         (target(seats, Unit::Count, Some(9.0), |_| 9.0), forecast_of(Verdict::AtLimit, 9.0, [None; 3], f64::NAN));
-    let report = make(vec![full], ForecastInput { cluster: "prod".into(), ..told() });
+    let report = make(vec![full], ForecastInput { cluster: "prod".into(), ..input() });
     let found = &report.findings[0];
     assert_eq!(
         (found.severity, found.confidence, found.summary.as_str()),
@@ -227,7 +227,7 @@ fn no_date_is_foreseen_that_means_nothing() {
         target(plain("far"), Unit::Count, Some(9.0), |d| d),
         forecast_of(Verdict::Reaches, 5.0, [Some(-40), Some(61), Some(9_999_999)], 0.7),
     );
-    let report = make(vec![far], told());
+    let report = make(vec![far], input());
     assert_eq!(
         column(&report, "reached"),
         [Value::Json(json!({"p10": "2024-11-03T00:00:00Z", "p50": null, "p90": null}))]
@@ -257,7 +257,7 @@ fn odd_numbers_are_words_or_nothing() {
             (target(Series::new(ETCD_DB, &[]), Unit::Bytes, Some(8.6e9), |_| 8e9), steady),
             (Target::default(), Forecast::default()),
         ],
-        told(),
+        input(),
     );
     let rows: Vec<Vec<String>> = (0..4).map(|row| seen(&report, row)).collect();
     let of = |name: &str| rows.iter().find(|row| row[0] == name).unwrap();
@@ -266,7 +266,7 @@ fn odd_numbers_are_words_or_nothing() {
     assert_eq!(of("b")[1..7], ["-", "5", "-", ">60d", "-", "-"]);
     assert_eq!(report.totals.iter().find(|(name, _)| name == "flat").unwrap().1, Value::Count(2));
     assert_eq!(column(&report, "probability").iter().filter(|value| **value == Value::None).count(), 2);
-    let empty = make(Vec::new(), told());
+    let empty = make(Vec::new(), input());
     assert_eq!(empty.lead, ["0 series, 60d ahead of , in steps of 1d"]);
 }
 
@@ -276,7 +276,7 @@ fn top_and_sorting_are_what_was_asked_for() {
         (target(plain(name), Unit::Count, Some(99.0), |d| d), forecast_of(Verdict::Clear, current, [None; 3], 0.01))
     };
     let all = || (0..9).map(|at| of(&format!("s{at}"), f64::from((at * 5) % 9))).collect::<Vec<_>>();
-    let report = make(all(), ForecastInput { top: Some(2), sort_by: Some("current".into()), ..told() });
+    let report = make(all(), ForecastInput { top: Some(2), sort_by: Some("current".into()), ..input() });
     assert_eq!(column(&report, "current"), [Value::Number(8.0), Value::Number(7.0)]);
     assert_eq!(report.people.as_ref().unwrap()[0].rows.len(), 2);
     assert!(report.pictures.is_empty(), "nine rows: no picture unless asked for");
@@ -288,7 +288,7 @@ fn top_and_sorting_are_what_was_asked_for() {
         path: vec![Step { at: index as Micros, p10: 0.0, p50: 0.0, p90: 0.0 }],
         ..Forecast::default()
     };
-    let report = super::report(&targets, &forecasts, &again, ForecastInput { charts: Some(2), ..told() });
+    let report = super::report(&targets, &forecasts, &again, ForecastInput { charts: Some(2), ..input() });
     // The one with most growth for its headroom: that of the highest value.
     assert_eq!(
         report.pictures.iter().map(|picture| (picture.title.as_str(), picture.path[0].at)).collect::<Vec<_>>(),

@@ -20,7 +20,7 @@ fn quota(namespace: &str, resource: &str, kind: &str, values: &[f64]) -> History
     )
 }
 
-fn told(targets: &[Target]) -> Vec<(String, Option<f64>, &str)> {
+fn listed(targets: &[Target]) -> Vec<(String, Option<f64>, &str)> {
     targets.iter().map(|target| (target.series.to_string(), target.limit, target.limit_from.as_str())).collect()
 }
 
@@ -47,7 +47,7 @@ fn quotas_seats_and_memory_have_their_own_limits() {
     ];
     let found = targets(all.clone(), &Rules::default());
     assert_eq!(
-        told(&found),
+        listed(&found),
         [
             (r#"apiserver_seats{kind="executing",priority_level="high"}"#.to_owned(), None, ""),
             (
@@ -74,7 +74,7 @@ fn quotas_seats_and_memory_have_their_own_limits() {
     assert_eq!(units, [Unit::Count, Unit::Count, Unit::Bytes, Unit::Cores, Unit::Bytes]);
     // Only those of a namespace; what is no target by itself is one when it is asked for.
     let rules = Rules { namespaces: vec!["a".to_owned()], ..Rules::default() };
-    assert_eq!(told(&targets(all.clone(), &rules)).len(), 1);
+    assert_eq!(listed(&targets(all.clone(), &rules)).len(), 1);
     let rules = Rules { picks: vec![Pick::parse("namespace_limits|kind=\"anon\"").unwrap()], ..Rules::default() };
     let found: Vec<String> = targets(all, &rules).iter().map(|target| target.series.to_string()).collect();
     assert_eq!(
@@ -152,7 +152,7 @@ fn sums_have_parts() {
     ];
     let found = targets(all, &Rules::default());
     assert_eq!(
-        told(&found),
+        listed(&found),
         [(r#"cluster_requests{resource="cpu"}"#.to_owned(), Some(24.0), "allocatable of 2 nodes")]
     );
     let grid = &found[0].grid;
@@ -170,7 +170,7 @@ fn sums_have_parts() {
         &Rules::default(),
     );
     assert_eq!(
-        told(&found),
+        listed(&found),
         [
             ("apiserver_rps".to_owned(), None, ""),
             (r#"apiserver_rps{flow_schema="f",priority_level="p"}"#.to_owned(), None, "")

@@ -158,7 +158,8 @@ pub const POLICIES: [Policy; 7] = [
         except: &[],
         validations: &[(
             "variables.isExempt || !variables.isCritical || variables.replicas == variables.oldReplicas || \
-             variables.confirmReplicas in variables.newAnnotations && variables.newAnnotations[variables.confirmReplicas] == string(variables.replicas)",
+             variables.confirmReplicas in variables.newAnnotations && \
+             variables.newAnnotations[variables.confirmReplicas] == string(variables.replicas)",
             "it is marked as critical: repeat the number of replicas in the confirmation annotation",
         )],
         by_window: false,

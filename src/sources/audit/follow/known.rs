@@ -101,18 +101,18 @@ impl Head {
     }
 
     /// Whether it is long enough to tell this log from any other: a whole line, or a good part of one.
-    pub(super) fn tells(&self) -> bool {
-        tells(&self.0)
+    pub(super) fn is_distinctive(&self) -> bool {
+        is_distinctive(&self.0)
     }
 
     /// Whether both are the start of one log, as far as they reach.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let common = self.0.len().min(other.0.len());
-        self.0[..common] == other.0[..common] && tells(&self.0[..common])
+        self.0[..common] == other.0[..common] && is_distinctive(&self.0[..common])
     }
 }
 
-fn tells(head: &[u8]) -> bool {
+fn is_distinctive(head: &[u8]) -> bool {
     head.len() >= HEAD || head.get(TELLING - 1..).is_some_and(|rest| memchr::memchr(b'\n', rest).is_some())
 }
 
@@ -166,10 +166,10 @@ mod tests {
     fn only_a_whole_line_tells_logs_apart() {
         let line = format!("{{\"auditID\":\"{}\"}}\n", "a".repeat(64));
         let start = head(&line[..70]);
-        assert!(!start.tells() && !start.is_like(&head(&line)), "half a line is the same in many logs");
+        assert!(!start.is_distinctive() && !start.is_like(&head(&line)), "half a line is the same in many logs");
         assert!(head(&line).is_like(&head(&(line.clone() + "{"))));
         assert!(!head(&line).is_like(&head(&line.replace("aa", "ab"))));
-        assert!(!head("\n\n").tells());
-        assert!(head(&"x".repeat(HEAD)).tells());
+        assert!(!head("\n\n").is_distinctive());
+        assert!(head(&"x".repeat(HEAD)).is_distinctive());
     }
 }

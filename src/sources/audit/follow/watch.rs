@@ -257,7 +257,7 @@ impl Follower {
             if plain_is_there || (age < PACKED.as_secs() as i64 && !at_end) {
                 return None;
             }
-        } else if !new.head.tells() && !at_end {
+        } else if !new.head.is_distinctive() && !at_end {
             return None; // its first line is still being written
         }
         if let Some(at) = self.past.iter().position(|past| past.head.is_like(&new.head)) {
@@ -356,7 +356,7 @@ impl Follower {
 
     /// Notes that a file was cut short. If its copy was met before, what it has more is read.
     pub(super) fn note_past(&mut self, stream: usize, head: Head, lines_to: u64) {
-        if !head.tells() {
+        if !head.is_distinctive() {
             return;
         }
         let copies = self.known.iter().filter(|(_, known)| known.why == Why::Copy && known.head.is_like(&head));

@@ -1,7 +1,6 @@
 //! What was taken, as a report.
 
 use super::taker::Taken;
-use crate::actions::bundle::ARCHIVE;
 use crate::model::report::{Report, Table, Value};
 use crate::model::time;
 use crate::model::units::{bytes, counted};
@@ -26,19 +25,13 @@ pub(super) fn report(taken: &Taken, target: &Path, took: Duration) -> Report {
     let lost = taken.rows.iter().filter(|row| row.is_lost()).count();
     if lost > 0 {
         let rules = if taken.rows.iter().any(|row| row.is_forbidden) {
-            " A ClusterRole with all rules is in docs/collect.md."
+            " A ClusterRole with all rules is in docs/commands/collect.md."
         } else {
             ""
         };
         lead.push(format!("{} could not be collected, see WHY NOT.{rules}", counted(lost as u64, "thing")));
     }
-    let next = match target.strip_suffix(ARCHIVE) {
-        Some(stem) => {
-            let folder = Path::new(stem).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            format!("Read it with: tar --zstd -xf {target} && plimsoll report {folder} -o html > report.html")
-        }
-        None => format!("Read it with: plimsoll report {target} -o html > report.html"),
-    };
+    let next = format!("Read it with: plimsoll report {target} -o html > report.html");
     let Stripped { events, bytes: removed, dropped } = taken.stripped;
     let mut notes = Vec::new();
     if events > 0 {

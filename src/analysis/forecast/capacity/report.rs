@@ -16,7 +16,7 @@ const MAX_ROWS: usize = 12;
 impl Outcome {
     /// Adds it to a report of the same targets; `horizon` is how far was looked ahead, `top` how many rows people are
     /// shown.
-    pub fn tell(&self, targets: &[Target], horizon: Micros, top: Option<usize>, report: &mut Report) {
+    pub fn add_to(&self, targets: &[Target], horizon: Micros, top: Option<usize>, report: &mut Report) {
         let mut order: Vec<(&Moved, &Target)> =
             self.moved.iter().filter_map(|moved| Some((moved, targets.get(moved.index)?))).collect();
         let urgency = |(moved, target): &(&Moved, &Target)| {
@@ -57,7 +57,7 @@ impl Outcome {
     /// What people should know: what is assumed, what follows beside, what is not known.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> =
-            self.assumptions.iter().take(MAX_ROWS).map(|one| format!("Assumed: {}", told(one))).collect();
+            self.assumptions.iter().take(MAX_ROWS).map(|one| format!("Assumed: {}", assumption_text(one))).collect();
         if self.assumptions.len() > MAX_ROWS {
             notes.push(format!("{} more assumptions: -o json", self.assumptions.len() - MAX_ROWS));
         }
@@ -131,8 +131,8 @@ impl Ord for Ordered {
     }
 }
 
-/// `requests.cpu a pod of web is 500m (480m to 520m): slope over 45 days, pods from 100 to 160 (measured)`
-fn told(one: &Assumption) -> String {
+/// `requests.cpu per pod of web is 500m (480m to 520m): slope over 45 days, pods from 100 to 160 (measured)`
+fn assumption_text(one: &Assumption) -> String {
     let interval = one.interval.filter(|(low, high)| low.is_finite() && high.is_finite());
     let interval = interval
         .map_or(String::new(), |(low, high)| format!(" ({} to {})", amount(one.unit, low), amount(one.unit, high)));
