@@ -35,7 +35,7 @@ const MAX_CONNECTIONS: usize = 128;
 /// Largest body of a request: an apiserver's webhook sends batches of up to 10 MiB.
 const MAX_BODY_BYTES: usize = 32 << 20;
 
-/// Slow answers that run or wait at a time; further ones are told to come again.
+/// Slow answers that run or wait at a time; further ones are reported to come again.
 const MAX_SLOW: usize = 16;
 
 /// Threads for slow answers.

@@ -36,7 +36,7 @@ pub enum Dim {
     Minute,
     FlowSchema,
     PriorityLevel,
-    /// The user, all kubelets being one: not by name on the command line, where `user` tells each.
+    /// The user, all kubelets being one: not by name on the command line, where `user` shows each.
     Client,
 }
 
@@ -242,7 +242,7 @@ pub fn scope(event: &Event<'_>) -> Scope {
     scope_of(event, if event.resource.is_empty() { None } else { path_scope(event.uri.raw()) })
 }
 
-/// The same where it is known what the path tells.
+/// The same where it is known what the path shows.
 #[inline]
 pub fn scope_of(event: &Event<'_>, path: Option<Scope>) -> Scope {
     if event.resource.is_empty() {

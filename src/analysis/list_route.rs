@@ -25,7 +25,7 @@ pub enum Route {
     Cache,
     /// etcd.
     Etcd,
-    /// The log does not tell.
+    /// The log does not show.
     Unsure,
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Requests in the metrics below which a difference tells nothing.
+/// Requests in the metrics below which a difference shows nothing.
 const MIN_REQUESTS: f64 = 20.0;
 
 /// A smaller share of the log is reported.

@@ -59,7 +59,7 @@ impl<'io> Context<'io> {
         self.warn(what)
     }
 
-    /// From here on each loss is told once, however many commands meet it.
+    /// From here on each loss is reported once, however many commands meet it.
     pub fn report_losses_once(&mut self) {
         self.losses.get_or_insert_default();
     }

@@ -39,7 +39,7 @@ pub(crate) fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
     Ok(stop)
 }
 
-/// Sleeps until `end`, or until told to stop.
+/// Sleeps until `end`, or until asked to stop.
 pub(crate) fn sleep_until(end: Instant, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match end.checked_duration_since(Instant::now()) {

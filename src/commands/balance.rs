@@ -102,7 +102,7 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
             told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
             let mut fleets = of_logs(&rollup, &all);
-            // What metrics tell is of everybody.
+            // What metrics show is of everybody.
             if !is_filtered {
                 let unlogged = add_pages(&mut fleets, &facts);
                 told.notes.extend(unlogged.iter().map(|name| {

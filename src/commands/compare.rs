@@ -268,7 +268,7 @@ impl Comparing {
         }
     }
 
-    /// Requests by logs where both sides have them, else by metrics; and what else metrics tell.
+    /// Requests by logs where both sides have them, else by metrics; and what else metrics show.
     fn requests(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut found: [Discovery; 2] =
             [0, 1].map(|side| find::find(&self.sources[side], Wanted::Both, context.io.now));

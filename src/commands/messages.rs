@@ -1,4 +1,4 @@
-//! Messages of a command: made from what is to be told, kept until they are delivered, and given up after a while.
+//! Messages of a command: made from what is to be reported, kept until they are delivered, and given up after a while.
 
 use crate::actions::notify::deliver::{self, Outcome};
 use crate::actions::notify::standing::Standing;

@@ -96,7 +96,7 @@ struct Live<'p> {
     flow: Option<(Value, Option<String>)>,
     worker: Counting<'p>,
     traffic: Traffic,
-    /// Losses that have been told, by file and kind, and how many there were then.
+    /// Losses that have been reported, by file and kind, and how many there were then.
     told: HashMap<(String, LossKind), u64>,
     printed: u64,
 }

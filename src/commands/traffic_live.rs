@@ -160,7 +160,7 @@ impl<'a> Live<'a> {
             }
         }
         for error in errors {
-            // An apiserver that is down stays down for many rounds: it is told once.
+            // An apiserver that is down stays down for many rounds: it is reported once.
             if self.said.insert(error.clone()) {
                 context.lost(error)?;
             }

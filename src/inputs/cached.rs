@@ -223,7 +223,7 @@ impl Cacheable {
         let manifest = &kept.rolled.manifest;
         let tables: u64 =
             ["traffic", "pulse"].iter().filter_map(|name| manifest.tables.get(*name)).map(|table| table.bytes).sum();
-        // Of a panic without a code, rows of a roll-up don't tell that it is an error.
+        // Of a panic without a code, rows of a roll-up don't show that it is an error.
         let panics =
             manifest.streams.iter().flat_map(|own| own.events.values()).any(|of| of.contains_key(Stage::Panic.name()));
         // Peaks of ten seconds are derived from seconds.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// What tells that a file is as it was: its length, and when it was changed.
+/// What shows that a file is as it was: its length, and when it was changed.
 type Mark = (u64, SystemTime);
 
 /// A roll-up, and the logs that it stands for.

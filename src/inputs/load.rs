@@ -177,7 +177,7 @@ impl Load {
         self.sources.iter().filter(holds).cloned().collect()
     }
 
-    /// Finds out what kinds of things a source holds. What can't be read is told by the section about it.
+    /// Finds out what kinds of things a source holds. What can't be read is taken from the section about it.
     fn look_into(&mut self, source: &String, context: &Context<'_>) {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);

@@ -55,7 +55,7 @@ pub(crate) trait Question: Send + Sync + 'static {
         None
     }
 
-    /// The answer of a roll-up of all of the logs; `None` where the logs may tell something else.
+    /// The answer of a roll-up of all of the logs; `None` where the logs may show something else.
     #[cfg_attr(not(feature = "history"), expect(dead_code, reason = "without Parquet there is no cache"))]
     fn of_kept(&self, rollup: Rollup) -> Option<Self::Answer> {
         self.of_rollup(rollup).ok()
@@ -73,7 +73,7 @@ pub(crate) enum CacheUse {
     Whole,
 }
 
-/// That a roll-up does not tell something, and what would.
+/// That a roll-up does not show something, and what would.
 fn not_in_a_rollup(what: &str) -> String {
     format!("roll-ups do not keep {what}; give the audit log itself (docs/rollup.md, section 6)")
 }

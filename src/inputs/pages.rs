@@ -98,7 +98,7 @@ pub fn facts(
     Ok((facts, told))
 }
 
-/// The facts of pages of which nothing need be told.
+/// The facts of pages of which nothing need be reported.
 pub fn quiet_facts(folders: Vec<PageFolder>, context: &mut Context<'_>) -> Result<Facts, Error> {
     Ok(unsaid(folders, Retention::Requests, context)?.0)
 }

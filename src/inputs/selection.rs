@@ -17,8 +17,8 @@ pub struct Selection {
     pub since: Option<Micros>,
     /// Before this.
     pub until: Option<Micros>,
-    /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be told
-    /// apart.
+    /// Those that meet all conditions. They should be about who asks for what: stages of one request must not be
+    /// reported apart.
     pub filters: Vec<Filter>,
     /// Whether all tables are made, and what parts are joined by is kept.
     pub with_seams: bool,
@@ -61,7 +61,7 @@ impl Question for Selection {
         Ok(rollup)
     }
     fn cache_use(&self) -> CacheUse {
-        // Of some clients, late events are not told apart.
+        // Of some clients, late events are not distinguished.
         if self.filters.is_empty() { CacheUse::Whole } else { CacheUse::Never }
     }
     fn to_keep(&self) -> Option<Self> {

@@ -40,7 +40,7 @@ pub struct Owner {
     pub to: Vec<String>,
     /// When they work; `None`: always.
     pub hours: Option<Calendar>,
-    /// Whether what is critical is told at any hour.
+    /// Whether what is critical is reported at any hour.
     pub critical_any_time: bool,
 }
 
@@ -329,14 +329,14 @@ impl Reason {
     }
 }
 
-/// What an owner is told, once.
+/// What an owner is notified of, once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// The same however often it is sent: 32 hexadecimal digits.
     pub id: String,
     /// The cluster's name; may be empty.
     pub cluster: String,
-    /// Who is told.
+    /// Who is notified.
     pub owner: String,
     /// When it was decided.
     pub at: Micros,
@@ -346,7 +346,7 @@ pub struct Message {
     pub level: Option<Level>,
     /// What stands, the worst first.
     pub alerts: Vec<Alert>,
-    /// What was told, or would have been in working hours, and is over.
+    /// What was reported, or would have been in working hours, and is over.
     pub over: Vec<Alert>,
     /// Dangerous operations, by time, where it is about those; then there are no alerts.
     #[serde(default)]
@@ -414,7 +414,7 @@ impl EpisodeNews {
     }
 }
 
-/// A dangerous operation as it is told, or several of one kind by one actor.
+/// A dangerous operation as it is reported, or several of one kind by one actor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuardEvent {
     /// When the first was answered.

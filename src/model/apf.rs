@@ -40,7 +40,7 @@ pub struct Queue {
     pub waiting: Option<u64>,
     /// Requests that execute.
     pub executing: Option<u64>,
-    /// Seats that are held, also by writes whose watchers are still being told.
+    /// Seats that are held, also by writes whose watchers are still being notified.
     pub seats: Option<u64>,
 }
 
@@ -51,8 +51,8 @@ pub struct Request {
     pub level: String,
     /// The FlowSchema that it matched.
     pub flow_schema: String,
-    /// What tells its flow from others of the schema: the user or the namespace, as the schema says; mostly empty where
-    /// it says nothing.
+    /// What distinguishes its flow from others of the schema: the user or the namespace, as the schema says; mostly
+    /// empty where it says nothing.
     pub flow: String,
     /// When it arrived.
     pub arrived: Micros,

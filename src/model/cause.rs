@@ -51,7 +51,7 @@ impl Source {
 pub struct Evidence {
     /// One sentence, without its period.
     pub text: String,
-    /// What tells it.
+    /// Where it comes from.
     pub source: Source,
     /// How much it moves the score; below 0 it speaks against it.
     pub weight: f64,

@@ -44,7 +44,7 @@ impl Level {
     }
 }
 
-/// The moment of a request's life that an event tells of.
+/// The moment of a request's life that an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Handed to the audit handler, nothing done yet.
@@ -236,7 +236,7 @@ pub struct Stream {
     pub id: u32,
     /// Cluster, where a bundle names it; else empty.
     pub cluster: String,
-    /// Apiserver, where the folder tells; else empty.
+    /// Apiserver, where the folder shows; else empty.
     pub instance: String,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The value of an interval is the highest that was seen in it: limits are reached by peaks. An interval without a
 //! point is not known. The last one counts only if it is over: if its last point is no more than one and a half of the
-//! series' typical distances from its end. (Points that two sources tell count twice, so the distance seems shorter,
+//! series' typical distances from its end. (Points that two sources show count twice, so the distance seems shorter,
 //! and the last interval may be left out although it is over.)
 
 use crate::model::forecast::Grid;
@@ -153,7 +153,7 @@ pub struct History {
     pub last: Point,
 }
 
-/// Collects the histories of many series from any number of sources; each series is one, whoever tells of it.
+/// Collects the histories of many series from any number of sources; each series is one, whoever reports it.
 pub struct Gathering<'g> {
     ids: HashMap<Series, usize>,
     kept: Vec<SeriesState>,

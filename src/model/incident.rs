@@ -8,7 +8,7 @@ use crate::model::report::{Finding, Report, Severity};
 use crate::model::time::{Micros, Span};
 use crate::model::units::significant;
 
-/// A number that tells how much load there is, piece by piece of time.
+/// A number that shows how much load there is, piece by piece of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// Requests.
@@ -77,7 +77,7 @@ pub enum Verdict {
     Surge(Stretch),
     /// There was none, and how it is known.
     Quiet(String),
-    /// It can't be told, and why.
+    /// It can't be determined, and why.
     Unknown(String),
 }
 
@@ -136,7 +136,7 @@ pub struct Entry {
     pub who: String,
     /// What, in words.
     pub what: String,
-    /// What tells it.
+    /// Where it comes from.
     pub source: Source,
 }
 
@@ -151,7 +151,7 @@ pub struct Chart {
     pub unit: Unit,
     /// What they are called, and their values.
     pub lines: Vec<(String, Vec<(Micros, f64)>)>,
-    /// What tells it.
+    /// Where it comes from.
     pub source: Source,
 }
 

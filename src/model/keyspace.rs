@@ -40,7 +40,7 @@ impl Encoding {
     }
 }
 
-/// What is wanted of an object, beside what is always told.
+/// What is wanted of an object, beside what is always reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Want {
     /// Its owners.
@@ -66,7 +66,7 @@ pub struct OwnerRef<'v> {
     pub controller: bool,
 }
 
-/// What a value tells of its object. (Source: meta/v1 generated.proto.)
+/// What a value reports its object. (Source: meta/v1 generated.proto.)
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Object<'v> {
     /// `apps/v1`.
@@ -87,7 +87,7 @@ pub struct Object<'v> {
     pub annotations: u64,
     /// Bytes of the annotation that `kubectl apply` leaves.
     pub last_applied: u64,
-    /// The latest time that the value itself tells, if wanted: seconds since 1970.
+    /// The latest time that the value itself shows, if wanted: seconds since 1970.
     pub written: Option<i64>,
     /// Whether the value could not be read as what it claims to be.
     pub undecodable: bool,

@@ -1,4 +1,4 @@
-//! What the kernel tells of a cgroup's memory, as it stands in its files.
+//! What the kernel reports a cgroup's memory, as it stands in its files.
 
 use crate::model::time::Micros;
 
@@ -27,7 +27,7 @@ impl Version {
         }
     }
 
-    /// Whether memory is told by v2's files.
+    /// Whether memory is taken from v2's files.
     pub fn is_v2(self) -> bool {
         self == Self::V2
     }
@@ -91,7 +91,7 @@ pub struct Sample {
     pub version: Version,
     /// When it was read.
     pub at: Micros,
-    /// Tells a group from another of the same name, made later.
+    /// Notifies a group from another of the same name, made later.
     pub inode: Option<u64>,
     /// `memory.stat`, every field.
     pub stat: Fields,

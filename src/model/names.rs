@@ -15,7 +15,7 @@ pub const APISERVER_OBJECT_BYTES: &str = "apiserver_object_bytes";
 pub const APISERVER_RPS: &str = "apiserver_rps";
 /// Seats of a priority level, of all instances together: `priority_level`, `kind` (`executing`, `limit`).
 pub const APISERVER_SEATS: &str = "apiserver_seats";
-/// Size of etcd's database in bytes: `instance`; without it as the apiservers tell it.
+/// Size of etcd's database in bytes: `instance`; without it as the apiservers show it.
 pub const ETCD_DB: &str = "etcd_db_bytes";
 /// What of it is in use: `instance`.
 pub const ETCD_IN_USE: &str = "etcd_db_in_use_bytes";

@@ -6,7 +6,7 @@
 pub struct ObjectKey<'k> {
     /// The key up to and with the resource and namespace: `/registry/pods/default/`.
     pub prefix: &'k str,
-    /// API group; empty for the core group, and where the key does not tell.
+    /// API group; empty for the core group, and where the key does not show.
     pub group: &'k str,
     /// Resource, in the plural; empty for keys that are not Kubernetes'.
     pub resource: &'k str,
@@ -77,7 +77,7 @@ pub const GROUPS: [(&str, &str); 48] = [
     ("apiservices", "apiregistration.k8s.io"),
 ];
 
-/// The group of a built-in resource whose key does not tell; empty for the core group.
+/// The group of a built-in resource whose key does not show; empty for the core group.
 pub fn group_of(resource: &str) -> &'static str {
     GROUPS.iter().find(|(name, _)| *name == resource).map_or("", |(_, group)| group)
 }

@@ -17,7 +17,7 @@ const STRAY_RATIO: u64 = 50;
 /// A larger group is never stray: so many records are no clock that was wrong for a moment.
 const MAX_STRAY: u64 = 1_000;
 
-/// Days that are told apart; records of further ones count for the first of 32 days.
+/// Days that are distinguished; records of further ones count for the first of 32 days.
 const MAX_DAYS: usize = 65_536;
 
 /// A single record is stray if the largest group has at least so many.

@@ -1,4 +1,4 @@
-//! What a request URI tells: how wide the request reaches and how a read asks to be served.
+//! What a request URI shows: how wide the request reaches and how a read asks to be served.
 
 use std::borrow::Cow;
 

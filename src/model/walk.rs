@@ -1,4 +1,4 @@
-//! Walking over JSON text: strings, values, and a cursor that expects what it is told to expect.
+//! Walking over JSON text: strings, values, and a cursor that expects what it is given.
 //!
 //! Nothing here recurses, so nesting can't exhaust the stack.
 
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
         self.string()
     }
 
-    /// The same, and the string as a number, which is not 0 and tells it from all others, if it has 1 to 15
+    /// The same, and the string as a number, which is not 0 and distinguishes it from all others, if it has 1 to 15
     /// bytes and no escapes; else 0.
     #[inline]
     pub fn short_string(&mut self) -> Option<(JsonStr<'a>, u128)> {

@@ -1,6 +1,6 @@
 //! The user's cache of roll-ups: what is in its folder, and which of it stands for logs as they are now.
 //!
-//! An entry is a folder `rollup-…` with [`ENTRY`], which tells the logs, and a stored roll-up of them beside it. A log
+//! An entry is a folder `rollup-…` with [`ENTRY`], which shows the logs, and a stored roll-up of them beside it. A log
 //! is known by its first line and by a hash of the bytes before the place to which it was read.
 
 use super::archive_names;
@@ -157,7 +157,7 @@ fn print(source: &Source, to: u64) -> io::Result<Option<String>> {
     Ok(Some(format!("{:032x}", hash.digest128())))
 }
 
-/// Logs as an entry tells them, up to where each is to be taken for read; `None` if one can't be told.
+/// Logs as an entry shows them, up to where each is to be taken for read; `None` if one can't be determined.
 pub fn describe(streams: &[LogStream]) -> io::Result<Option<Vec<EntryStream>>> {
     let mut all = Vec::new();
     for own in streams {
@@ -202,7 +202,7 @@ pub struct Rest {
     pub bytes: u64,
 }
 
-/// What these logs, as [`describe`] tells them, have behind what an entry knows of them; `None` if it does not stand
+/// What these logs, as [`describe`] shows them, have behind what an entry knows of them; `None` if it does not stand
 /// for them.
 pub fn behind(
     entry: &Entry,

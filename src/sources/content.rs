@@ -1,4 +1,4 @@
-//! What a file holds, told by how it begins.
+//! What a file holds, recognised by how it begins.
 
 use crate::model::time::{Micros, TimeParser};
 use crate::sources::exposition::{Dialect, Item, Reader};
@@ -65,7 +65,7 @@ pub fn look(head: &[u8]) -> (Content, Option<Micros>) {
     if head.iter().all(|b| b.is_ascii_whitespace() || *b == 0) {
         return (if head.is_empty() { Content::Empty } else { Content::Blank }, None);
     }
-    // An archive holds what its files hold, so it is told before them.
+    // An archive holds what its files hold, so it is reported before them.
     if let Some(archive) = archive(head) {
         return (archive, None);
     }

@@ -222,7 +222,7 @@ fn name_logs(streams: &mut [LogStream], paged: &BTreeSet<(String, String)>) {
         let free: Vec<&String> = paged.iter().filter(is_free).map(|(_, name)| name).collect();
         let mut unnamed: Vec<&mut LogStream> =
             streams.iter_mut().filter(|own| own.stream.cluster == cluster && own.stream.instance.is_empty()).collect();
-        // With one log and one apiserver there is nothing to tell apart, and nothing to guess.
+        // With one log and one apiserver there is nothing to distinguish, and nothing to guess.
         if let ([log], [name]) = (unnamed.as_mut_slice(), free.as_slice())
             && taken.len() > 1
         {

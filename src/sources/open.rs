@@ -1,4 +1,4 @@
-//! One input: where its bytes are, how they are packed, and what they are, told by how they begin.
+//! One input: where its bytes are, how they are packed, and what they are, recognised by how they begin.
 
 use super::content::{Content, look};
 use crate::model::input::LossKind;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How much of a file is looked at to tell what it is.
+/// How much of a file is looked at to determine what it is.
 pub(super) const HEAD: usize = 64 << 10;
 
 /// Lines of one end of a file that are looked at to see which times it is about. Folders may have thousands of files,
@@ -201,7 +201,7 @@ const REMEMBERED: usize = 65_536;
 /// times a second.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What tells that a file is the one that it was: device, inode, length, and when it was changed.
+/// What shows that a file is the one that it was: device, inode, length, and when it was changed.
 type Identity = (u64, u64, u64, SystemTime);
 
 /// Files as they were recognised. A report asks twenty times what a folder holds, the terminal UI at each step.
@@ -227,8 +227,8 @@ fn node(_: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
-/// Looks at the start of an input to tell what it holds; of a file that was looked at before and has not changed since,
-/// it is known.
+/// Looks at the start of an input to determine what it holds; of a file that was looked at before and has not changed
+/// since, it is known.
 pub fn recognise(place: &Place) -> Result<Source, SourceError> {
     let Place::File(path) = place else { return look_into(place) };
     let Some(identity) = identity(path) else { return look_into(place) };

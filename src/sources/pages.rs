@@ -78,7 +78,7 @@ pub(super) fn modified(path: &Path) -> Option<Micros> {
     i64::try_from(since.as_micros()).ok()
 }
 
-/// The time that a page's name tells: Unix seconds or milliseconds, or RFC 3339, possibly behind other words.
+/// The time that a page's name shows: Unix seconds or milliseconds, or RFC 3339, possibly behind other words.
 pub(super) fn time_in(name: &str) -> Option<Micros> {
     let end = [".txt", ".prom", ".metrics", ".om", ".json", ".yaml", ".yml", ".gz", ".zst"]
         .iter()

@@ -161,7 +161,7 @@ impl Rolled {
         Ok(())
     }
 
-    /// Whether the file is the one that the manifest tells of.
+    /// Whether the file is the one that the manifest reports.
     fn check(&self, spec: &TableSpec, path: &Path) -> Result<(), String> {
         let file = File::open(path).map_err(|error| format!("{error}; a roll-up has a file for each table"))?;
         let Some(known) = self.manifest.tables.get(spec.name).filter(|known| !known.crc32c.is_empty()) else {

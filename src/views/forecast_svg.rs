@@ -3,7 +3,7 @@
 //!
 //! Names come from whoever made the series, so all text is escaped, and nothing in the picture is script or a reference
 //! to elsewhere. Lines differ in dashes as well as in colour; the colours are those of Okabe and Ito, which people with
-//! any colour vision tell apart.
+//! any colour vision distinguishes.
 
 use super::chart::{Frame, day, past_values};
 use super::text::{fit, plain, xml};
@@ -104,7 +104,7 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Points as the path of a line, begun anew behind each interval that is not known.
+/// Points as the path of a line, begun again behind each interval that is not known.
 fn line(values: impl Iterator<Item = (Micros, f64)>, step: Micros, place: &Place) -> String {
     let values: Vec<(Micros, f64)> = values.filter(|(_, value)| value.is_finite()).collect();
     let mut path = String::new();

@@ -108,7 +108,7 @@ pub(super) fn tables_for_people(report: &Report) -> Vec<(&Table, &[Vec<Value>])>
 }
 
 fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut dyn Write) -> io::Result<()> {
-    // A column that is empty everywhere tells nothing, nor does one of zeros that only some tables need.
+    // A column that is empty everywhere shows nothing, nor does one of zeros that only some tables need.
     let shown: Vec<usize> = (0..table.columns.len())
         .filter(|&c| wide || !columns::is_wide(table, c))
         .filter(|&c| wide || table.columns[c] != "open" || rows.iter().any(|row| row[c] != 0u64.into()))

@@ -3,7 +3,7 @@
 use crate::model::report::{Report, Value};
 use std::io::{self, Write};
 
-/// Column, metric, help. All are gauges: what is cumulative in the kernel is told as a rate.
+/// Column, metric, help. All are gauges: what is cumulative in the kernel is reported as a rate.
 const METRICS: [(&str, &str, &str); 22] = [
     ("usage", "usage_bytes", "Memory charged to the cgroup."),
     ("limit", "limit_bytes", "The lowest limit of the cgroup, its ancestors and the machine."),

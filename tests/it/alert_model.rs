@@ -1,4 +1,4 @@
-//! The independent model of who is to be told what and when (`tests/oracle/alerts_model.py`).
+//! The independent model of who is to be notified of what and when (`tests/oracle/alerts_model.py`).
 
 use crate::support::{feed, python, root};
 use serde_json::Value;

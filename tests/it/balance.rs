@@ -158,7 +158,7 @@ fn made(folder: &Path, instances: &[&str], clients: usize, seconds: usize, on: i
 #[test]
 fn what_a_newcomer_stumbled_over() {
     let path = |folder: &tempfile::TempDir| folder.path().to_str().unwrap().to_owned();
-    // One connection is always on one apiserver, whatever it is told.
+    // One connection is always on one apiserver, whatever it is reported.
     let one = folder();
     made(one.path(), &["a", "b"], 2, 600, |client, second| usize::from(client == 1 && second % 100 == 0));
     let report = balance(&[&path(&one)]);
@@ -172,7 +172,7 @@ fn what_a_newcomer_stumbled_over() {
     assert_eq!(number(&report["totals"]["skew_requests"]), 1.5);
     let only = balance(&[&path(&one), "--where", "user=u0"]);
     assert_eq!((only["rows"].as_array().unwrap().len(), number(&only["totals"]["skew_requests"])), (2, 2.0));
-    // A log that ends early is told, and what follows from it is less sure.
+    // A log that ends early is reported, and what follows from it is less sure.
     let short = folder();
     made(short.path(), &["a", "b"], 20, 900, |client, _| client % 2);
     let log = short.path().join("audit/b/audit.log");

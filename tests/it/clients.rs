@@ -963,7 +963,7 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
     assert_eq!(warnings(&unstarted), warnings(&whole));
     assert!(unstarted["coverage"]["unknown"].to_string().contains("ResponseStarted"), "{}", unstarted["coverage"]);
     assert!(!whole["coverage"]["unknown"].to_string().contains("ResponseStarted"), "{}", whole["coverage"]);
-    // Without bodies: what only they tell is not told, and that is said; all else is the same.
+    // Without bodies: what only they show is not reported, and that is said; all else is the same.
     let log = plain_log_of(&sample("levels/audit.log.zst"));
     let bare = edited(&log, |mut event| {
         event["level"] = "Metadata".into();

@@ -434,7 +434,7 @@ fn a_redacted_bundle_tells_the_same_of_nobody() {
     let told: Value = serde_json::from_str(&crate::support::feed(command, b"").stdout).unwrap();
     assert!(told["names"].as_u64().unwrap() > 100 && told["events"].as_u64().unwrap() > 20_000, "{told}");
     assert_eq!(told["left"], json!([]), "{told}");
-    // What it tells is the same, but for who it was.
+    // What it shows is the same, but for who it was.
     let logs = target.join("audit").to_str().unwrap().to_owned();
     for by in ["verb,resource,code", "list-kind,subresource"] {
         let rows = |source: &str| {

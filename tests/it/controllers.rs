@@ -213,7 +213,7 @@ fn leases_change_hands_when_the_log_says_so() {
             members.remove("requestObject");
             members.remove("responseObject");
             members.insert("level".to_owned(), json!("Metadata"));
-            // From the first lease's end on another address writes, to tell by.
+            // From the first lease's end on another address writes, to report by.
             let at = members["requestReceivedTimestamp"].as_str().unwrap().to_owned();
             if at.as_str() >= "2026-11-22T20:12:30"
                 && members.get("objectRef").is_some_and(|of| of["name"] == "kube-controller-manager")

@@ -68,7 +68,7 @@ fn compared(source: &str) -> Value {
     report(source)["coverage"]["audit_vs_metrics"].clone()
 }
 
-/// What people are told.
+/// What people are shown.
 fn table(source: &str) -> String {
     plimsoll(&["traffic", source]).exits(0).stdout.clone()
 }
@@ -344,7 +344,7 @@ fn shift(folder: &Path, seconds: i64) {
     }
 }
 
-/// A log that was not being written while the pages were taken hides nothing: no share of it can be told.
+/// A log that was not being written while the pages were taken hides nothing: no share of it can be determined.
 #[test]
 fn pages_of_another_time_accuse_no_policy() {
     let mut faults = Vec::new();

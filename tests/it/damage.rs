@@ -255,7 +255,7 @@ fn every_prefix_of_a_log() {
                     ran.stderr
                 );
             } else {
-                // Too little to tell what it is, or a log whose first line is still being written.
+                // Too little to decide what it is, or a log whose first line is still being written.
                 assert!(matches!(ran.code, Some(0 | 3)), "the first {cut} bytes: {:?} {}", ran.code, ran.stderr);
             }
         }

@@ -184,7 +184,7 @@ fn a_real_etcd_fills_up() {
     assert_eq!(severities, [None, Some("warning"), Some("critical")]);
     let last = steps[steps.len() - 1]["page"].as_str().unwrap();
     plimsoll(&["etcd", "health", last, "--fail-on", "critical"]).exits(1);
-    // Behind NOSPACE the file may be larger than the quota; that is told as it is.
+    // Behind NOSPACE the file may be larger than the quota; that is reported as it is.
     let report = health(last);
     let share = number(&report["rows"][0], "quota_share") * 100.0;
     let table = plimsoll(&["etcd", "health", last]).stdout;
@@ -754,7 +754,7 @@ fn hostile_names_do_nothing() {
             }
         }
     }
-    // A lost page of such a name is told without doing anything, too.
+    // A lost page of such a name is reported without doing anything, too.
     let source = folder.path().join("lost");
     write(&source, "e\u{1b}[31mtcd/1795166741.txt", page(&[]) + "not a \u{1b}[31mmetric {\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));

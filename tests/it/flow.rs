@@ -206,7 +206,7 @@ fn files_that_hold_no_flow_schemas_are_an_error() {
     }
     let ran = run(&["traffic", &log, "--by", "flow_schema", "--flow-schemas", "absent"], &[], b"");
     assert!(ran.exits(3).stderr.contains("absent"), "{}", ran.stderr);
-    // One that lies in a bundle and is broken is told, and the rest is done.
+    // One that lies in a bundle and is broken is reported, and the rest is done.
     write(
         home.path(),
         "objects/flowschemas.json",

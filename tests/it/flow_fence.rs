@@ -156,7 +156,7 @@ fn seats_are_those_of_the_metrics() {
     // 600 by default, half of it.
     assert_eq!((count(&report["totals"], "server_seats"), count(&report["totals"], "fence_seats")), (600, 300));
     assert!(report["coverage"]["server_seats"].as_str().unwrap().contains("default"));
-    // All that the log shows to be refused is told apart from what the replay refuses.
+    // All that the log shows to be refused is distinguished from what the replay refuses.
     assert_eq!(count(&report["totals"], "throttled"), 0);
 }
 
@@ -306,7 +306,7 @@ fn names_from_the_log_stay_comments_and_strings() {
     let path = write(home.path(), "audit.log", log);
     let yaml = emit(&[&path, "--emit", "flowschema", "--client", user]).exits(0).stdout.clone();
     assert!(!yaml.contains('\u{1b}'), "{yaml}");
-    // Nor do they reach the terminal where they are told as near ones, for a fence or for a gateway.
+    // Nor do they reach the terminal where they are reported as near ones, for a fence or for a gateway.
     for form in ["fence", "gateway"] {
         let near = emit(&[&path, "--emit", form, "--client", "evil\n---"]);
         assert!(near.exits(2).stderr.contains("near it: evil") && !near.stderr.contains('\u{1b}'), "{}", near.stderr);

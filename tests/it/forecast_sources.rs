@@ -139,7 +139,7 @@ fn hours_and_days_are_what_sql_says_from_every_source() {
     let mut later = hours.clone();
     later.values_mut().for_each(|grid| grid.retain(|hour, _| *hour >= since / 3_600));
     equal(&found, &later, "--since");
-    // The test can tell.
+    // The test can see.
     let mut wrong = hours;
     *wrong.values_mut().next().unwrap().values_mut().next_back().unwrap() += 1.0;
     assert!(std::panic::catch_unwind(|| equal(&grids(&forecast(&[&csv]).json(0)).1, &wrong, "")).is_err());

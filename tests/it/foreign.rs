@@ -77,7 +77,7 @@ fn stray_times_are_set_aside_wherever_they_stand() {
     let then =
         plimsoll(&["traffic", middle.to_str().unwrap(), "--until", "1971-01-01T00:00:00Z", "-o", "json"]).json(0);
     assert_eq!(count(&then["totals"], "requests"), 1);
-    // What is outside of the time that is asked for is not told of.
+    // What is outside of the time that is asked for is not reported.
     let now = plimsoll(&[
         "traffic",
         middle.to_str().unwrap(),

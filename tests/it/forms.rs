@@ -152,7 +152,7 @@ fn alone_in_a_folder_beside_other_files() {
 #[test]
 fn by_a_glob() {
     let folder = folder();
-    // Two halves under names that are no rotation of one another: two logs, told apart by their names.
+    // Two halves under names that are no rotation of one another: two logs, distinguished by their names.
     let log = sample_bytes("forms/v1.log");
     let half = log.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(41).unwrap().0 + 1;
     let halves =

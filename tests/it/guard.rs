@@ -528,7 +528,7 @@ impl Tripwire {
             .env("HOOK_PASSWORD", "sesame");
         let tripwire =
             Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        // It holds the lock when it is ready; what is logged from then on is told.
+        // It holds the lock when it is ready; what is logged from then on is reported.
         let end = Instant::now() + Duration::from_secs(60);
         while !lab.state().join("sent.log").exists() {
             assert!(Instant::now() < end, "it does not start");
@@ -602,8 +602,8 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     wait_for(&lab, "accepted", 8);
     let (reports, stderr, code) = wire.end();
     assert_eq!(code, Some(0), "{stderr}");
-    // From before it was started: not told. Another namespace soon after is; commands in containers are no more than
-    // info.
+    // From before it was started: not reported. Another namespace soon after is; commands in containers are no more
+    // than info.
     let names: Vec<String> = reports.iter().flat_map(told).map(|(_, _, names, _)| names).collect();
     assert_eq!(names, ["x", "y"], "{reports:?}");
     assert!(stderr.contains("4 requests checked, 2 operations reported"), "{stderr}");
@@ -626,7 +626,7 @@ fn a_tripwire_tells_each_once_by_every_channel() {
         (&json!("PlimsollGuard"), &json!("delete-namespace"), &json!("eve"))
     );
 
-    // What was told is not told again, however often it is read.
+    // What was reported is not reported again, however often it is read.
     let wire = Tripwire::start(&lab, &log, &["--since", "-1h"]);
     std::thread::sleep(Duration::from_secs(2));
     let (reports, stderr, code) = wire.end();

@@ -1,4 +1,5 @@
-//! `plimsoll guard episodes`: what it prints is what `report` finds; what is followed is told once, by every channel.
+//! `plimsoll guard episodes`: what it prints is what `report` finds; what is followed is reported once, by every
+//! channel.
 
 use crate::alert_lab::AlertLab;
 use crate::support::{feed, folder, hermetic, plimsoll, python, root, sample};
@@ -134,7 +135,7 @@ fn a_live_episode_is_told_when_it_begins_and_when_it_is_over() {
     let is_it = |alert: &&Value| alert["labels"]["alertname"] == "PlimsollEpisode";
     let alert = alerts.iter().find(is_it).unwrap_or_else(|| panic!("{alerts:?}"));
     assert_eq!((&alert["labels"]["user"], &alert["labels"]["cause"]), (&client["user"], &own["cause"]), "{alert}");
-    // The rest of the log comes: the episode ends, which is told once.
+    // The rest of the log comes: the episode ends, which is reported once.
     let rest = std::fs::read(&later).unwrap();
     std::io::Write::write_all(&mut std::fs::File::options().append(true).open(&log).unwrap(), &rest).unwrap();
     let over = wait_for(&lab, true);
@@ -147,7 +148,7 @@ fn a_live_episode_is_told_when_it_begins_and_when_it_is_over() {
     let mail = mail.iter().find(|one| one["channel"] == "mail").unwrap();
     assert!(mail["subject"].as_str().unwrap().starts_with("critical: "), "{mail}");
     assert!(mail["text"].as_str().unwrap().contains("do now      "), "{mail}");
-    // Another run tells nothing of it again.
+    // Another run shows nothing of it again.
     let follower = Follower::start(&lab, &log);
     std::thread::sleep(Duration::from_secs(4));
     let (reports, stderr) = follower.end();

@@ -29,11 +29,11 @@ fn a_bundles_profile_stands_beside_anonymous_memory() {
         assert_eq!(number(profile, "objects_in_use"), in_use(&sample(&format!("{bundle}/heap/{last}.pb.gz"))));
         assert_eq!((&profile["anon"], &profile["path"]), (&report["rows"][0]["anon"], &report["rows"][0]["path"]));
         assert_eq!(number(profile, "anon_beyond_objects"), number(profile, "anon") - number(profile, "objects_in_use"));
-        // Objects lie in spans, and protobuf tells nothing of those.
+        // Objects lie in spans, and protobuf shows nothing of those.
         assert!(number(profile, "objects_in_use") < number(metrics, "heap_in_use"), "{profile} {metrics}");
         assert!(profile["heap_idle"].is_null() && !metrics["heap_idle"].is_null());
     }
-    // Beside a copy alone, with what it can't tell and how far away it is.
+    // Beside a copy alone, with what it can't determine and how far away it is.
     let ran = plimsoll(&["memory", "show", &sample("quiet/cgroup"), "--heap", &sample("list-storm/heap")]);
     let text = &ran.exits(0).stdout;
     assert!(

@@ -95,7 +95,7 @@ fn compare(ours: &Value, theirs: &Value, place: &str, faults: &mut Vec<String>) 
     }
 }
 
-/// The dims that tell the rows of each table apart.
+/// The dims that show the rows of each table apart.
 const TABLES: [(&str, &[&str]); 6] = [
     ("priority_levels", &["priority_level"]),
     ("objects", &["group", "resource"]),
@@ -163,7 +163,7 @@ pub(crate) fn differences(report: &Value, truth: &Value, by: &str) -> Vec<String
     faults
 }
 
-/// Compares rows that these dims tell apart.
+/// Compares rows that these dims distinguishes.
 fn tables(faults: &mut Vec<String>, name: &str, by: &str, ours: &Value, theirs: &Value) {
     let keyed = |list: &Value| match list {
         Value::Null => BTreeMap::new(), // a table without rows is not there

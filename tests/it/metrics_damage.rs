@@ -201,7 +201,7 @@ fn measured(args: &[&str]) -> (Ran, u64) {
     let home = folder();
     let log = home.path().join("time");
     let mut command = hermetic(Command::new("python3"), home.path());
-    // The largest of a process' children is what getrusage tells.
+    // The largest of a process' children is what getrusage shows.
     command.args([
         "-c",
         "import resource, subprocess, sys\ncode = subprocess.run(sys.argv[2:]).returncode\n\

@@ -173,7 +173,7 @@ fn what_is_absent_is_a_dash() {
             assert!(ran.exits(0).stdout.contains(word), "{name}: no '{word}' in {}", ran.stdout);
         }
     }
-    // A table's cells: 1.13 does not tell how LISTs were answered.
+    // A table's cells: 1.13 does not show how LISTs were answered.
     let ran = plimsoll(&["traffic", &sample("metrics-forms/v1.13-names"), "--from", "metrics", "--health"]);
     let pods = ran
         .stdout

@@ -5,7 +5,7 @@ use crate::support::{folder, none, plimsoll, rows, sample, write};
 use serde_json::Value;
 use std::path::Path;
 
-/// A page without the line that tells when its process started.
+/// A page without the line that shows when its process started.
 fn without_start(page: &str) -> String {
     page.lines().filter(|line| !line.contains("process_start_time_seconds")).flat_map(|line| [line, "\n"]).collect()
 }
@@ -113,7 +113,7 @@ fn two_apiservers_behind_one_address() {
     let mut truth = truth;
     truth["totals"]["glance"]["oldest_start"] = Value::Null;
     none(&same_report(&found, &truth, BY));
-    // People are told.
+    // People are reported.
     let ran = plimsoll(&["traffic", merged.path().to_str().unwrap(), "--from", "metrics"]);
     assert!(ran.exits(0).stdout.contains("lb#1") && ran.stdout.contains("behind one address"), "{}", ran.stdout);
 }
@@ -208,7 +208,7 @@ fn a_cut_page_behind_a_load_balancer() {
     for (which, pages) in pages.iter().enumerate() {
         for (number, (time, page)) in pages.iter().enumerate() {
             write(truth.path(), &format!("lb/{time:.3}.txt.zst"), packed(page));
-            // What is left tells whose page it is: counters of the process, and some of its requests.
+            // What is left shows whose page it is: counters of the process, and some of its requests.
             let cut = page.find("apiserver_watch_events_total{").unwrap();
             let page = if which == 1 && number == 4 {
                 format!("{}{}", process(page), &page[..cut + 30])

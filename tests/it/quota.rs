@@ -547,7 +547,7 @@ fn api_quotas_are_levels_with_as_many_seats() {
     let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["shares"].is_number()).collect();
     assert_eq!(manifests.len(), 2 * rows.len());
     assert!(rows.len() >= 3);
-    // The built-in levels have 245 shares; the shares of all tell how many seats each has of 600.
+    // The built-in levels have 245 shares; the shares of all show how many seats each has of 600.
     let shares = |manifest: &Value| manifest["spec"]["limited"]["nominalConcurrencyShares"].as_u64().unwrap();
     let built_in: u64 = 245;
     let all: u64 = built_in

@@ -1,4 +1,4 @@
-//! `plimsoll quota alert` against real receivers: who is told what and when is what an independent model says
+//! `plimsoll quota alert` against real receivers: who is notified of what and when is what an independent model says
 //! (`tests/oracle/alerts_model.py`), and what becomes of channels that fail.
 
 use crate::alert_lab::AlertLab;
@@ -72,15 +72,15 @@ fn each_channel_gets_its_form() {
     let millis = |later: i64| json!(at(later).replace('Z', ".000Z"));
     assert_eq!((&alerts[0]["startsAt"], &alerts[0]["endsAt"]), (&millis(0), &millis(72)));
     assert_eq!(shown(&alerts[0]), "ops shop critical");
-    // Again, an hour later: nothing new, but Alertmanager is told that it still stands.
+    // Again, an hour later: nothing new, but Alertmanager is reported that it still stands.
     let report = lab.run(&lab.arguments(&at(1), &full()), &[]).json(0);
     assert_eq!((report["totals"]["sent"].as_u64(), lab.noted("accepted").len()), (Some(0), 7));
     assert_eq!(lab.alerts()[0]["endsAt"], millis(73));
-    // Nearly over: what Alertmanager knew as critical ends, and is a warning when that is told.
+    // Nearly over: what Alertmanager knew as critical ends, and is a warning when that is reported.
     let nearly = [("shop".to_owned(), 85)];
     lab.run(&lab.arguments(&at(2), &nearly), &["--repeat", "1h"]).exits(0);
     assert_eq!(lab.alerts().iter().map(shown).collect::<Vec<_>>(), ["ops shop warning"]);
-    // Over: Alertmanager has its end, the others are told.
+    // Over: Alertmanager has its end, the others are reported.
     let report = lab.run(&lab.arguments(&at(3), &[("shop".to_owned(), 10)]), &[]).json(0);
     assert_eq!(report["rows"][0]["reason"], "clear");
     assert!(lab.alerts().is_empty(), "{:?}", lab.alerts());

@@ -46,8 +46,8 @@ fn traced(args: &[&str]) -> Traced {
 }
 
 impl Traced {
-    /// How often the files below a folder were read. Their ends are looked at besides, to tell what they hold and from
-    /// when to when, so only large files are counted.
+    /// How often the files below a folder were read. Their ends are looked at besides, to determine what they hold and
+    /// from when to when, so only large files are counted.
     fn passes(&self, below: &str) -> f64 {
         let size = |path: &str| fs::metadata(path).unwrap().len() as f64;
         let own = self.read.iter().filter(|(path, _)| path.contains(below) && size(path) > 1.5e6);
@@ -83,7 +83,7 @@ fn a_report_opens_each_database_once_and_says_what_the_commands_say() {
     let told = traced(&["report", &bundle, "-o", "json"]);
     for name in ["before.db.zst", "after.db.zst"] {
         let (path, bytes) = told.read.iter().find(|(path, _)| path.ends_with(name)).unwrap();
-        // Its begin is looked at besides, to tell what it is.
+        // Its begin is looked at besides, to determine what it is.
         let passes = bytes.as_f64().unwrap() / fs::metadata(path).unwrap().len() as f64;
         assert!((1.0..1.9).contains(&passes), "{name}: {passes}");
     }

@@ -1,5 +1,5 @@
-//! `plimsoll record` on audit logs: what a store tells of logs that are gone is what the logs told, however they grew
-//! and were rotated, and however often the recorder was killed.
+//! `plimsoll record` on audit logs: what a store reports logs that are gone is what the logs reported, however they
+//! grew and were rotated, and however often the recorder was killed.
 
 use crate::support::{Ran, folder, hermetic, plimsoll, sample_bytes, write};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn record(sources: &[&str], store: &Path, keep: &str) -> Ran {
     ran
 }
 
-/// The tables of a roll-up of sources, as their checksums tell them.
+/// The tables of a roll-up of sources, as their checksums show them.
 fn tables(sources: &[&str], to: &Path) -> Value {
     plimsoll(&[&["rollup"], sources, &["--to", text(to)]].concat()).exits(0);
     let manifest: Value = serde_json::from_slice(&fs::read(to.join("manifest.json")).unwrap()).unwrap();
@@ -147,7 +147,7 @@ fn a_log_that_grows_and_is_rotated_is_stored_once_whoever_is_killed() {
         }
         assert_eq!(of_store[name], *table, "{name}");
     }
-    // What it tells when the logs are gone.
+    // What it shows when the logs are gone.
     fs::remove_dir_all(&logs).unwrap();
     for command in [
         &["clients", "SOURCE"][..],
@@ -172,7 +172,7 @@ fn a_log_that_grows_and_is_rotated_is_stored_once_whoever_is_killed() {
     let report = plimsoll(&[&["report", text(&store), "-o", "json"], &window[..]].concat());
     let told: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{}", report.stderr));
     assert!(told["summary"].to_string().contains("node-agent"), "{}", told["summary"]);
-    // A log that goes on beside it takes the place of the parts that it tells of anew, not of those before.
+    // A log that goes on beside it takes the place of the parts that it reports again, not of those before.
     let again = record(&[text(&whole)], &store, KEEP);
     again.exits(0);
 }

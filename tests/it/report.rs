@@ -35,7 +35,7 @@ fn truth(name: &str) -> [i64; 2] {
 
 const SECOND: i64 = 1_000_000;
 
-/// Behind an overload clients that were restarted away from list anew: what they suffer lasts for half a minute more.
+/// Behind an overload clients that were restarted away from list again: what they suffer lasts for half a minute more.
 fn is_near_the_truth(report: &Value, name: &str) {
     let window = [&report["incident"]["from"], &report["incident"]["to"]].map(micros);
     for ((found, truth), slack) in window.iter().zip(truth(name)).zip([15, 30]) {

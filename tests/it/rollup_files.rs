@@ -105,7 +105,7 @@ fn rows(told: &Value, dims: &[&str]) -> Vec<Value> {
         let mut row = row.clone();
         let own = row.as_object_mut().unwrap();
         own.remove("peak_rps");
-        // As in rows of all kubelets together, users are not told apart.
+        // As in rows of all kubelets together, users are not distinguished.
         assert!(dims.iter().all(|dim| own.contains_key(*dim)), "{own:?}");
         row
     };
@@ -236,7 +236,7 @@ json.dump(own, open(made / "manifest.json", "w"))
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for command in [&["clients", "SOURCE"][..], &["balance", "SOURCE"], &["traffic", "SOURCE", "--by", "agent"]] {
         let (mut of_sql, mut of_log) = (said(command, &made), said(command, &log));
-        // How often audit ids repeat is told by the manifest alone.
+        // How often audit ids repeat is taken from the manifest alone.
         for told in [&mut of_sql, &mut of_log] {
             told["coverage"].as_object_mut().unwrap().remove("repeated_audit_ids");
         }

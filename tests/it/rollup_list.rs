@@ -13,9 +13,9 @@ enum Answer {
     Same,
     /// The same but for these fields, wherever they are.
     But(&'static [&'static str]),
-    /// Exit code 2, and the log is named as what would tell.
+    /// Exit code 2, and the log is named as what would show.
     Refused,
-    /// The flag is not about what audit logs tell.
+    /// The flag is not about what audit logs show.
     Aside,
 }
 use Answer::{Aside, But, Refused, Same};

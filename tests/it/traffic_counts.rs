@@ -182,7 +182,7 @@ fn list_kind_follows_the_version() {
     let folder = folder();
     let mut log = String::new();
     for (number, (query, resource, _)) in LISTS.iter().enumerate() {
-        // `name` tells the requests apart.
+        // `name` shows the requests apart.
         log += &format!(
             r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"{number}","stage":"ResponseComplete","requestURI":"/api/v1/{resource}{query}","verb":"list","user":{{"username":"u"}},"userAgent":"a","objectRef":{{"resource":"{resource}","name":"{number}","apiVersion":"v1"}},"responseStatus":{{"code":200}},"requestReceivedTimestamp":"2026-11-20T09:18:00.000000Z","stageTimestamp":"2026-11-20T09:18:00.001000Z"}}"#
         );

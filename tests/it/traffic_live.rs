@@ -233,7 +233,7 @@ fn following_prints_all_that_was_counted_again_and_again() {
     let documents: Vec<Value> =
         ran.stdout.lines().map(|line| serde_json::from_str(line).expect("one document to a line")).collect();
     assert_eq!(documents.len(), 4, "{}", ran.stdout);
-    // One page tells totals since the start.
+    // One page shows totals since the start.
     let instances = documents[0]["coverage"]["instances"].as_array().unwrap();
     assert!(instances.iter().all(|instance| instance["since_start"] == true), "{instances:?}");
     let all: f64 = BOTH
@@ -313,7 +313,7 @@ fn one_apiserver_that_is_down() {
 #[test]
 fn an_apiserver_that_fails_now_and_then() {
     let (a, b) = (paths("apiserver-0"), paths("apiserver-1"));
-    // Two answers in a row that break off are a page that is lost; the counters that go on tell what was between.
+    // Two answers in a row that break off are a page that is lost; the counters that go on show what was between.
     let faulty = [&b[0], "@CUT@", "@CUT@", &b[2], &b[3]].join(",");
     let lab = Lab::start(&[&a.join(","), &faulty]);
     let ran = ask(&lab, "full", &["--every", "500ms", "--for", "1500ms"]);

@@ -70,7 +70,7 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
     };
     screen.until("all rows again", |text| title(text).is_some_and(|title| !title.contains(" of ")));
     let requests = counted(&storm, 60, "2026-11-20T09:23:00Z");
-    // Those whose end is not in the window are counted too, and told.
+    // Those whose end is not in the window are counted too, and reported.
     let number = |text: &str, before: &str| -> Option<u64> {
         let word = text[..text.find(before)?].split([' ', '\n']).rfind(|word| !word.is_empty())?;
         word.replace(',', "").parse().ok()

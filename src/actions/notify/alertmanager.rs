@@ -77,7 +77,7 @@ impl Alertmanager {
     fn of(&self, alert: &Alert, cluster: &str, owner: &str, at: Micros) -> Vec<Value> {
         let stands = alert.ended.is_none();
         let until = alert.ended.map_or(at.saturating_add(self.hold), |ended| ended - SKEW);
-        // What is over has the level under which it was told, if it was.
+        // What is over has the level under which it was reported, if it was.
         let level = if stands { alert.level } else { alert.was.unwrap_or(alert.level) };
         let mut all = vec![self.one(alert, level, until, cluster, owner)];
         if let Some(was) = alert.was.filter(|was| stands && *was != level) {

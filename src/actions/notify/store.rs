@@ -1,5 +1,5 @@
-//! What is remembered between runs: what owners were notified of, and what has still to be sent. Safe against two runs at
-//! once, and against being killed at any point.
+//! What is remembered between runs: what owners were notified of, and what has still to be sent. Safe against two runs
+//! at once, and against being killed at any point.
 
 use crate::actions::fresh::Fresh;
 use crate::model::alert::{OutboxEntry, Watch};

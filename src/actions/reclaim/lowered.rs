@@ -112,7 +112,7 @@ impl<'l> Lowered<'l> {
 
 impl Drop for Lowered<'_> {
     fn drop(&mut self) {
-        // Reached with the limit low only when something panicked; the note tells the next run if this fails too.
+        // Reached with the limit low only when something panicked; the note is for the next run if this fails too.
         let _ = self.restore();
     }
 }

@@ -51,7 +51,7 @@ pub struct Writer {
     ids: HashMap<Series, SeriesId>,
     keys: Vec<String>,
     open: BTreeMap<i32, Open>,
-    /// Tells when a file was used last.
+    /// Notifies when a file was used last.
     turn: u64,
     /// A log file is closed when it has grown to this.
     largest: u64,

@@ -32,7 +32,7 @@ pub struct RollupsWriter {
     _lock: File,
 }
 
-/// What is known of logs that parts do not tell.
+/// What is known of logs that parts do not show.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct LogPositions {

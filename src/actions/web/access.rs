@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// What a client must show. Secrets are kept as hashes only, and compared so that time tells nothing.
+/// What a client must show. Secrets are kept as hashes only, and compared so that time shows nothing.
 #[derive(Clone, Default)]
 pub struct Access {
     bearer: Option<[u8; 32]>,

@@ -6,7 +6,7 @@ use crate::analysis::metrics::facts::{Component, Facts};
 use crate::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
 
-/// What the last pages tell of an apiserver.
+/// What the last pages report an apiserver.
 fn last(facts: &Facts, number: usize, of: &mut Instance) {
     let gauge = |metric: Metric| facts.last_of(metric, |fact| fact.instance == number);
     let gauges = [
@@ -26,7 +26,7 @@ fn apiservers(facts: &Facts) -> impl Iterator<Item = (usize, &crate::analysis::m
     facts.instances.iter().enumerate().filter(|(_, instance)| instance.component == Component::Apiserver)
 }
 
-/// What metrics tell beside logs, of apiservers of the same names; gives the names of those that have no log.
+/// What metrics show beside logs, of apiservers of the same names; gives the names of those that have no log.
 pub fn add_pages(fleets: &mut [Fleet], facts: &Facts) -> Vec<String> {
     let mut unlogged = Vec::new();
     for (number, instance) in apiservers(facts) {

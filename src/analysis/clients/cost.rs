@@ -1,4 +1,4 @@
-//! What LISTs return, from whatever tells it: response bodies in the log, an etcd database, metrics.
+//! What LISTs return, from whatever shows it: response bodies in the log, an etcd database, metrics.
 
 use super::sizes::{Size, Sizes};
 use crate::analysis::metrics::catalogue::{Metric, Part};
@@ -38,11 +38,11 @@ impl Origin {
 pub struct SizeContext {
     /// Objects of a database.
     pub snapshot: Option<Sizes>,
-    /// What metrics tell.
+    /// What metrics show.
     pub metrics: Metered,
 }
 
-/// What the apiserver's metrics tell of the size of LISTs.
+/// What the apiserver's metrics report the size of LISTs.
 #[derive(Debug, Default, PartialEq)]
 pub struct Metered {
     /// By cluster, group and resource: all objects, and their JSON by estimate.
@@ -131,7 +131,7 @@ impl SizeContext {
         self.snapshot.is_some() || !self.metrics.stored.is_empty()
     }
 
-    /// What one LIST of this row returns, and how that is known; `None` where nothing tells, or it is no LIST that was
+    /// What one LIST of this row returns, and how that is known; `None` where nothing shows, or it is no LIST that was
     /// answered.
     pub fn of_list(&self, cluster: &str, row: &TrafficRow<'_>) -> Option<(Size, Origin)> {
         if row.verb != "list" || row.code.is_some_and(|code| code >= 400) {
@@ -177,9 +177,9 @@ impl SizeContext {
 pub struct Cost {
     /// Bytes of JSON, by [`Origin`].
     pub bytes: [u64; 3],
-    /// LISTs that were answered and of which nothing tells how much they returned.
+    /// LISTs that were answered and of which nothing shows how much they returned.
     pub not_estimated: u64,
-    /// Bytes on the wire, of the LISTs of which metrics tell it.
+    /// Bytes on the wire, of the LISTs of which metrics show it.
     pub wire: Option<f64>,
 }
 

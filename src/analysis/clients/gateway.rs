@@ -1,4 +1,4 @@
-//! Limits for gateways before the apiservers: KubeGateway, which tells users apart, and Envoy, which tells agents
+//! Limits for gateways before the apiservers: KubeGateway, which distinguishs users, and Envoy, which shows agents
 //! apart.
 //!
 //! A limit is what the client needs when it is well: its median minute, and a fifth on top. Of those that share the
@@ -50,7 +50,7 @@ pub struct Limit<'r> {
     pub rps: [f64; 2],
     /// Requests in the log, of all that match.
     pub requests: u64,
-    /// Of those, how many would have been over the limit; `None` where the log is too long to tell seconds apart.
+    /// Of those, how many would have been over the limit; `None` where the log is too long to distinguish seconds.
     pub over: Option<u64>,
     /// What was found about them.
     pub findings: BTreeSet<&'r str>,

@@ -63,7 +63,7 @@ impl Minutes {
         self.counts.values().filter(|count| **count >= least).count()
     }
 
-    /// When the first request came, and the last, in seconds, as far as tiles tell.
+    /// When the first request came, and the last, in seconds, as far as tiles show.
     pub(super) fn span(&self) -> (i64, i64) {
         (self.first, self.end)
     }

@@ -103,7 +103,7 @@ impl AtOnce {
 }
 
 impl<'r> Clients<'r> {
-    /// The profiles that a roll-up holds; `server` is the apiservers' version, `known` tells how large LISTs are.
+    /// The profiles that a roll-up holds; `server` is the apiservers' version, `known` shows how large LISTs are.
     pub fn new(rollup: &'r Rollup, server: Option<Minor>, known: &'r SizeContext) -> Self {
         let mut profiles: BTreeMap<Who<'r>, Profile<'r>> = BTreeMap::new();
         for about in rollup.clients() {

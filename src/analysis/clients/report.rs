@@ -98,7 +98,7 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
     }
     let findings: Vec<Finding> = found.iter().map(|(_, finding)| finding.clone()).collect();
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
-    // Those with something to tell come first, then those that cost most.
+    // Those with something to report come first, then those that cost most.
     let mut rows = people.rows;
     let sort_by = read.sort_by.as_deref().or(clients.is_cost_known.then_some("est_list_bytes_per_s"));
     if let Some(at) = sort_by.and_then(|field| people.columns.iter().position(|column| column == field)) {
@@ -300,7 +300,7 @@ fn for_people(profile: &Profile<'_>, row: &[Value], mine: &[&Finding]) -> Vec<Va
         mine.iter().filter(|f| f.severity >= Severity::Warning).map(|f| f.id.trim_start_matches("client-")).collect();
     problems.sort_unstable();
     problems.dedup();
-    // What all service accounts begin with tells nothing.
+    // What all service accounts begin with shows nothing.
     let user = if profile.about.service_account.is_empty() { profile.who.user } else { profile.about.service_account };
     vec![
         Value::Text(profile.who.agent.to_owned()),

@@ -79,7 +79,7 @@ impl Sizes {
     }
 
     /// What one LIST like this returns, if that can be said: all of the resource, all in a namespace, or a node's
-    /// share. What labels and fields choose, and how long a page is, no log tells.
+    /// share. What labels and fields choose, and how long a page is, no log shows.
     pub fn of_list(&self, row: &TrafficRow<'_>) -> Option<Size> {
         let shape =
             row.shape.filter(|shape| row.verb == "list" && shape.path.is_none() && !shape.limit && !shape.continued)?;

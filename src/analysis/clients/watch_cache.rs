@@ -219,7 +219,7 @@ fn proposals(cache: &Cache, resource: &str, fallen: &[Vec<String>; 2], old_serve
     proposals
 }
 
-/// The report; `None` if no page tells of watch caches.
+/// The report; `None` if no page reports watch caches.
 pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
     let caches = caches(facts, known.server);
     if caches.is_empty() {

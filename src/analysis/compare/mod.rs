@@ -37,7 +37,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// All, in the order in which they are told.
+    /// All, in the order in which they are reported.
     pub const ALL: [Self; 8] = [
         Self::Total,
         Self::Clients,

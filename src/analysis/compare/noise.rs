@@ -45,7 +45,7 @@ pub enum Verdict {
     Noise,
     /// As before, or so nearly that it does not matter.
     Same,
-    /// Too little was seen to tell.
+    /// Too little was seen to report.
     Few,
 }
 
@@ -117,7 +117,7 @@ impl Measured {
     }
 }
 
-/// Whether there is enough of both sides that chance can be told from change.
+/// Whether there is enough of both sides that chance can be distinguished from change.
 pub fn is_testable(before: &Measured, after: &Measured) -> bool {
     let enough = |pieces: &[(f64, f64)]| pieces.len() >= PIECES;
     match (before, after) {
@@ -137,7 +137,7 @@ pub fn is_tested(before: &Measured, after: &Measured) -> bool {
     is_testable(before, after) && !matches!(before, Measured::Moment(_))
 }
 
-/// Between what the ratio of after to before lies but for one case in 1/`alpha`; `None` where that can't be told.
+/// Between what the ratio of after to before lies but for one case in 1/`alpha`; `None` where that can't be determined.
 pub fn bounds(before: &Measured, after: &Measured, alpha: f64) -> Option<(f64, f64)> {
     if !is_testable(before, after) {
         return None;
@@ -258,7 +258,7 @@ fn contains((low, high): (f64, f64), value: f64) -> bool {
 
 /// Where one side has nothing at all and the other is busy in one stretch of its time: how much that wanders shows
 /// within the stretch. From the start of a storm to its end a count is one thing, and nothing before it another; over
-/// all of the window it would seem to wander by as much as it is. Nothing where the stretch is too short to tell, or
+/// all of the window it would seem to wander by as much as it is. Nothing where the stretch is too short to decide, or
 /// the bounds by it say no more.
 fn of_one_stretch(
     (a, all_a): (&[(f64, f64)], &Pieces),

@@ -52,7 +52,7 @@ impl Side {
     }
 
     fn count(&self, name: &[String], kind: usize) -> Measured {
-        // One page tells how many since the process started, but not how they came.
+        // One page shows how many since the process started, but not how they came.
         if self.requests.values().all(|one| one.by_interval.is_empty()) {
             let whole = self.requests.get(name).map_or(0.0, |one| count(&one.whole, kind));
             return Measured::Counts(vec![((self.pieces.to - self.pieces.from) as f64 / SECOND as f64, whole)]);

@@ -276,7 +276,7 @@ fn for_people(row: &Row) -> Vec<Value> {
     ]
 }
 
-/// Windows below this tell little from chance, in microseconds.
+/// Windows below this distinguish little from chance, in microseconds.
 const SHORT_WINDOW_US: Micros = 300_000_000;
 
 /// Bars of one side.

@@ -31,7 +31,7 @@ pub(super) fn pairs(mut before: Levels, after: Levels) -> Vec<Pair> {
     for ((area, subject, metric), value) in before {
         pairs.push(Pair { area, subject, metric, before: state(area, Some(value)), after: Measured::None });
     }
-    // By metrics what is not told is not known.
+    // By metrics what is not reported is not known.
     pairs.retain(|pair| pair.area != Area::Objects || pair.before != Measured::None && pair.after != Measured::None);
     pairs
 }

@@ -26,7 +26,7 @@ pub struct Holder {
     pub source: String,
 }
 
-/// Who can be told from another by its name, else by where it writes from.
+/// Who can be distinguished from another by its name, else by where it writes from.
 pub trait Holds {
     /// Whether it is the same.
     fn is(&self, other: &Self) -> bool;
@@ -207,7 +207,7 @@ pub(in crate::analysis) fn join<H: Holds>(runs: &mut Vec<Run<H>>, run: Run<H>) {
             last.is_released = run.is_released;
             last.lasts = run.lasts.or(last.lasts);
         }
-        // Who comes back after giving up is a new run of its own; giving up what is free tells nothing.
+        // Who comes back after giving up is a new run of its own; giving up what is free shows nothing.
         Some(last) if last.is_released && run.is_released && run.writes == 1 => last.writes += 1,
         _ => runs.push(run),
     }

@@ -22,7 +22,7 @@ pub fn elections(facts: &Facts) -> BTreeMap<(String, String), Elected> {
     for fact in facts.of(Metric::LeaderStatus) {
         let key = (facts.instances[fact.instance].cluster.clone(), facts.text(fact.labels[0]).to_owned());
         all.entry(key.clone()).or_default().candidates.push(fact.instance);
-        // A last page that breaks off need not tell.
+        // A last page that breaks off need not show it.
         if facts.levels(fact).last().is_some_and(|(_, level)| *level == 1.0) {
             claims.entry(key).or_default().push(fact.instance);
         }

@@ -21,7 +21,7 @@ use crate::model::time::{Micros, SECOND};
 /// Points of a course that are looked at for its slope, at most: pairs of them are counted.
 const POINTS: usize = 256;
 
-/// Points from which on a slope is told.
+/// Points from which on a slope is reported.
 const MIN_POINTS: usize = 5;
 
 /// A gauge page by page.

@@ -11,7 +11,7 @@ pub struct Queue {
     pub instance: usize,
     /// Its name, as the controller gave it.
     pub name: String,
-    /// Items that wait, on the last page that tells.
+    /// Items that wait, on the last page that shows.
     pub depth: Option<f64>,
     /// The same page by page.
     pub course: Course,
@@ -72,7 +72,7 @@ pub fn queues(facts: &Facts) -> Vec<Queue> {
         let levels: Vec<&[_]> = slice.of(Metric::QueueDepth).iter().map(|fact| facts.levels(fact)).collect();
         let course = Course::sum(&levels);
         let adds = slice.increase(Metric::QueueAdds, Part::Whole).unwrap_or(0.0);
-        // A last page that breaks off need not tell.
+        // A last page that breaks off need not show it.
         let depth = course.levels.last().map(|(_, depth)| *depth);
         if adds <= 0.0 && depth.is_none_or(|depth| depth <= 0.0) && course.peak().is_none_or(|peak| peak <= 0.0) {
             continue;

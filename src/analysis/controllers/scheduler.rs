@@ -1,4 +1,4 @@
-//! What kube-scheduler tells of itself: attempts and how long they take, where the time goes, and which pods wait why.
+//! What kube-scheduler reports itself: attempts and how long they take, where the time goes, and which pods wait why.
 
 use super::{Course, leaders, mean_ms, quantile_ms};
 use crate::analysis::metrics::catalogue::{Metric, Part};
@@ -100,7 +100,7 @@ const METRICS: [Metric; 11] = [
     Metric::ScheduleBatches,
 ];
 
-/// What is told of each value of a metric's first label.
+/// What is reported each value of a metric's first label.
 fn by_label(facts: &Facts, of: &Slice<'_>, metric: Metric, value: impl Fn(&Fact) -> f64) -> Vec<(String, f64)> {
     let mut all: std::collections::BTreeMap<String, f64> = std::collections::BTreeMap::new();
     for fact in of.of(metric) {

@@ -83,7 +83,7 @@ fn table(name: &str, title: &str, columns: &[&str]) -> Table {
     Table { name: name.to_owned(), title: title.to_owned(), columns, ..Table::default() }
 }
 
-/// What a gauge tells, as a number of things; nothing where it can't be one.
+/// What a gauge shows, as a number of things; nothing where it can't be one.
 fn whole(number: Option<f64>) -> Value {
     const MAX_EXACT: f64 = (1_u64 << 53) as f64;
     number.filter(|number| (0.0..MAX_EXACT).contains(number)).map(|number| number.round() as u64).into()

@@ -17,7 +17,7 @@ const SERVERS_OWN: [&str; 10] = [
     "clusterName",
 ];
 
-/// Annotations that controllers or clients write anew, and that say something wrong of an object made anew.
+/// Annotations that controllers or clients write again, and that say something wrong of an object made again.
 const STALE_ANNOTATIONS: [&str; 12] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
@@ -77,7 +77,7 @@ fn is_built_in(candidate: &Candidate) -> bool {
     order::rank(&candidate.group, &candidate.resource) != order::CUSTOM
 }
 
-/// Owners that no longer live would have the garbage collector delete the object; one that is made anew gets another
+/// Owners that no longer live would have the garbage collector delete the object; one that is made again gets another
 /// uid.
 fn owners(object: &mut Object, around: &Around<'_>, comments: &mut Vec<String>) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
@@ -179,7 +179,7 @@ fn service(object: &Object, comments: &mut Vec<String>) {
     }
 }
 
-/// Secrets with tokens that were made for it are made anew, if at all.
+/// Secrets with tokens that were made for it are made again, if at all.
 fn account(candidate: &mut Candidate, around: &Around<'_>) {
     let namespace = text(&candidate.object, &["metadata", "namespace"]).unwrap_or_default().to_owned();
     let mut secrets = candidate.object.shift_remove("secrets");
@@ -241,7 +241,7 @@ fn claim(candidate: &mut Candidate, around: &Around<'_>, comments: &mut Vec<Stri
 
 fn pod(object: &mut Object, comments: &mut Vec<String>) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    // The scheduler chooses anew: the node may be gone, and the Pod with it.
+    // The scheduler chooses again: the node may be gone, and the Pod with it.
     let mut stale = vec!["nodeName", "ephemeralContainers", "priority", "preemptionPolicy"];
     if spec.contains_key("runtimeClassName") {
         stale.push("overhead");

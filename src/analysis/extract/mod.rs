@@ -32,7 +32,7 @@ pub struct Candidate {
 /// What to extract of the candidates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Also what controllers and the control plane make anew.
+    /// Also what controllers and the control plane make again.
     pub all: bool,
     /// Also Secrets.
     pub secrets: bool,

@@ -22,7 +22,7 @@ pub struct Flow<'s> {
     pub schema: &'s str,
     /// Its priority level's name.
     pub level: &'s str,
-    /// A number that tells it from all others of these sets; 0 where the request is not classified.
+    /// A number that distinguishes it from all others of these sets; 0 where the request is not classified.
     pub number: u32,
 }
 
@@ -56,7 +56,7 @@ impl Sets {
     }
 }
 
-/// Tells the flow schemas of a thread's events.
+/// Notifies the flow schemas of a thread's events.
 #[derive(Debug)]
 pub struct Classifier<'s> {
     sets: &'s Sets,
@@ -136,7 +136,7 @@ impl<'s> Classifier<'s> {
         self.known.clear();
     }
 
-    /// Matches anew; the rules about a caller that the reader knows are remembered.
+    /// Matches again; the rules about a caller that the reader knows are remembered.
     fn look_up(&mut self, set: &Set, known: Option<u32>, event: &Event<'_>) -> usize {
         let Some(index) = known else { return matching(set, &set.rules_for(&caller(event)), event) };
         let index = index as usize;

@@ -138,7 +138,7 @@ pub fn culprits(clients: &Clients<'_>, found: &[ClientFinding<'_>], cluster: &st
     users.into_iter().map(|(user, _)| user.to_owned()).collect()
 }
 
-/// What the profiles tell of a user.
+/// What the profiles report a user.
 pub fn client(clients: &Clients<'_>, found: &[ClientFinding<'_>], cluster: &str, user: &str) -> Client {
     let mine = |who: &crate::analysis::rollup::read::Who<'_>| who.cluster == cluster && who.user == user;
     let is_found =
@@ -251,7 +251,8 @@ fn schema(name: String, level: &str, precedence: i32, user: &str) -> FlowSchema 
     }
 }
 
-/// A name for a user's objects: what a name of Kubernetes may hold, told from others that look alike by a hash.
+/// A name for a user's objects: what a name of Kubernetes may hold, distinguished from others that look alike by a
+/// hash.
 fn named(user: &str) -> String {
     let short = short_user(user).to_lowercase();
     let mut slug: String = short.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(38).collect();

@@ -121,7 +121,7 @@ impl Set {
         rules.iter().find(matches).map_or(self.catch_all, |(schema, _)| *schema as usize)
     }
 
-    /// A number that is the same for namespaces that no rule tells apart.
+    /// A number that is the same for namespaces that no rule distinguishes.
     pub fn namespace_class(&self, namespace: &str) -> u32 {
         match self.named.binary_search_by(|name| name.as_str().cmp(namespace)) {
             _ if namespace.is_empty() => 0,

@@ -134,7 +134,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// A level with so many seats, at rest; `schemas` FlowSchemas are told apart.
+    /// A level with so many seats, at rest; `schemas` FlowSchemas are distinguished.
     pub fn new(limit: Limit, seats: u32, schemas: usize) -> Self {
         let queues = if let Limit::Queue { queues, .. } = limit { queues as usize } else { 1 };
         Self {

@@ -176,7 +176,7 @@ impl Observer<'_> {
         if now.number == 0 || then.number == 0 {
             return;
         }
-        // What API Priority and Fairness refuses has no message; other 429s (an eviction, a cache that begins anew)
+        // What API Priority and Fairness refuses has no message; other 429s (an eviction, a cache that begins again)
         // have.
         let was_refused = e.code == Some(429) && e.message.is_empty();
         let lasts = if was_refused { self.plan.medians.of(e) } else { elapsed as Micros - queue_wait(e, elapsed) };
@@ -223,7 +223,7 @@ impl Observer<'_> {
     }
 }
 
-/// How long the request waited in a queue, as far as the log tells: it does of requests that took more than 500 ms.
+/// How long the request waited in a queue, as far as the log shows: it does of requests that took more than 500 ms.
 fn queue_wait(event: &Event<'_>, elapsed: u64) -> Micros {
     if elapsed < 500_000 || event.annotations.is_empty() {
         return 0;

@@ -48,7 +48,7 @@ impl ServerSeats {
         }
     }
 
-    /// What the metrics of a cluster's apiservers tell; of several the one with the fewest seats.
+    /// What the metrics of a cluster's apiservers show; of several the one with the fewest seats.
     pub fn of_facts(facts: &Facts, cluster: &str, levels: &[PriorityLevel]) -> Option<Self> {
         let of_instance = |at: usize| {
             let mine = facts.of(Metric::LevelNominal).iter().filter(|fact| fact.instance == at);

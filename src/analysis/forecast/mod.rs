@@ -49,7 +49,7 @@ const FURTHER: usize = 2;
 /// Days that a trend needs at least: three make a piece, and the backtest has to see some of it.
 const DAYS: usize = 6;
 
-/// Days within which a limit that was reached is told, even if it is not now.
+/// Days within which a limit that was reached is reported, even if it is not now.
 const RECENT: i64 = 7;
 
 /// Days after a jump of which a backtest learns nothing.

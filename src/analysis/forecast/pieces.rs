@@ -172,7 +172,7 @@ pub fn cut(days: &[f64], grain: f64) -> Pieces {
         at = start[at];
         let before = piece(at);
         let begins = after.y + base + after.slope * (at as f64 - after.x);
-        // In a gap nobody can tell where; it is seen behind it.
+        // In a gap nobody can see where; it is seen behind it.
         let seen = days[at..].iter().position(|day| day.is_finite()).unwrap_or(0);
         cuts.push((at + seen, begins - (before.level + before.slope)));
     }

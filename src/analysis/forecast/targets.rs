@@ -93,7 +93,7 @@ pub struct GivenLimits {
     pub listed: HashMap<String, f64>,
     /// Where the list is from.
     pub list: String,
-    /// The quota of etcd, where no series tells it.
+    /// The quota of etcd, where no series shows it.
     pub etcd_quota: Option<f64>,
 }
 
@@ -238,7 +238,7 @@ pub fn unit(series: &Series) -> Unit {
     }
 }
 
-/// Limits that series tell: the last value of each.
+/// Limits that series show: the last value of each.
 #[derive(Debug, Default)]
 struct SeriesLimits {
     hard: HashMap<[String; 3], f64>,
@@ -309,7 +309,7 @@ impl SeriesLimits {
         if let Some(limit) = given.etcd_quota {
             return Some((limit, "--etcd-quota".to_owned()));
         }
-        // A database above the default has another quota, which nobody told.
+        // A database above the default has another quota, which nobody reported.
         (now < ETCD_DEFAULT).then(|| (ETCD_DEFAULT, ASSUMED_QUOTA.to_owned()))
     }
 }
@@ -318,7 +318,7 @@ impl SeriesLimits {
 pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
     let mut known = SeriesLimits::default();
     histories.iter().filter(|history| role(&history.series) == Role::Limit).for_each(|history| known.take(history));
-    // A database that its instances tell is not told once more by the apiservers.
+    // A database that its instances show is not reported once more by the apiservers.
     let has_members =
         histories.iter().any(|history| history.series.name == ETCD_DB && !history.series.label("instance").is_empty());
     let mut found = Vec::new();

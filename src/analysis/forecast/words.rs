@@ -60,7 +60,7 @@ pub fn title(series: &Series) -> String {
     }
 }
 
-/// Labels of files may be of any length; so much of one tells which it is.
+/// Labels of files may be of any length; so much of one shows which it is.
 fn short(text: String) -> String {
     match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -69,13 +69,13 @@ impl Deletions {
 /// What went with a namespace or a definition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cascade {
-    /// Objects by resource with its group; of those that went by a collection only where databases tell.
+    /// Objects by resource with its group; of those that went by a collection only where databases show.
     pub objects: BTreeMap<String, u64>,
-    /// Namespaces that lost some, where databases tell.
+    /// Namespaces that lost some, where databases show.
     pub namespaces: BTreeSet<String>,
     /// Resources whose objects were deleted as a collection, which the log does not count.
     pub collections: Vec<String>,
-    /// Whether databases tell what was removed, so that nothing is left unsaid.
+    /// Whether databases show what was removed, so that nothing is left unsaid.
     pub by_databases: bool,
     /// When the last of it went.
     pub until: Option<Micros>,

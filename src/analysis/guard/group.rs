@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 /// Names, namespaces and details that a row holds.
 const NAMED: usize = 1_000;
 
-/// Objects that a row tells apart; beyond, they are only counted.
+/// Objects that a row distinguishes; beyond, they are only counted.
 const TARGETS: usize = 100_000;
 
 /// What one actor did, of one kind, without a longer pause than the window.
@@ -49,7 +49,7 @@ pub struct Group {
     pub owners: BTreeSet<String>,
     /// Whether the actor made at least as many of these as he deleted.
     pub is_cleanup: bool,
-    /// How grave it was when somebody was told, where somebody was.
+    /// How grave it was when somebody was notified, where somebody was.
     pub told: Option<Severity>,
     /// As grave as this whatever it is alone, as it is a part of more.
     pub floor: Severity,

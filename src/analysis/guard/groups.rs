@@ -75,7 +75,7 @@ impl Grouping {
 /// Rows by time.
 pub fn groups(mut operations: Vec<Notable>, around: Around<'_>, window: Micros) -> Vec<Group> {
     operations.sort_by(|a, b| (a.at, &a.instance, &a.audit_id).cmp(&(b.at, &b.instance, &b.audit_id)));
-    // A log that is read twice, or lies there twice, tells nothing twice: same id, same time, same object.
+    // A log that is read twice, or lies there twice, shows nothing twice: same id, same time, same object.
     operations.dedup_by(|a, b| {
         (a.at, &a.audit_id, a.kind, &a.namespace, &a.name, &a.cluster)
             == (b.at, &b.audit_id, b.kind, &b.namespace, &b.name, &b.cluster)
@@ -164,7 +164,7 @@ mod tests {
         // Who made as many cleans up.
         assert!(of(deletes(500, 6), 500).is_empty());
         assert_eq!(of(deletes(500, 6), 499).len(), 1);
-        // One pod again and again is one, and a log that is there twice tells nothing twice.
+        // One pod again and again is one, and a log that is there twice shows nothing twice.
         assert!(of((0..50).map(|n| operation("delete-pod", "bot", n, "p", 200)).collect(), 0).is_empty());
         assert!(of([deletes(9, 1), deletes(9, 1)].concat(), 0).is_empty());
     }

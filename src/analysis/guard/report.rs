@@ -108,7 +108,7 @@ pub fn report(groups: &[Group], seen: &Seen, told: GuardInput) -> Report {
     report
 }
 
-/// What is told while logs are followed: these rows, and a line for each.
+/// What is reported while logs are followed: these rows, and a line for each.
 pub fn news(groups: &[Group]) -> Report {
     let rows: Vec<Row<'_>> = groups.iter().filter_map(row).collect();
     let line = |(group, _, severity): &Row<'_>| {

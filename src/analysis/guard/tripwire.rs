@@ -1,6 +1,6 @@
-//! Operations that are told as they come. Of kinds of which each counts, each operation is told, those that come
-//! together in one row. Of kinds of which many count (pods, refusals), a row is told when it is many, and once more if
-//! it gets worse.
+//! Operations that are reported as they come. Of kinds of which each counts, each operation is reported, those that
+//! come together in one row. Of kinds of which many count (pods, refusals), a row is reported when it is many, and once
+//! more if it gets worse.
 
 use super::classify::{Batch, Seen};
 use super::groups::{Grouping, Key, key, sort};
@@ -18,7 +18,7 @@ pub struct Tripwire {
     window: Micros,
     /// All of what is going on: how grave it is together.
     grouping: Grouping,
-    /// What was not told yet, of kinds of which each counts.
+    /// What was not reported yet, of kinds of which each counts.
     fresh: HashMap<Key, Group>,
     seen: Seen,
     /// The latest time of an operation.
@@ -87,7 +87,7 @@ impl Tripwire {
         let mut news = Vec::new();
         for (key, mut group) in std::mem::take(&mut self.fresh) {
             group.finish(around);
-            // Of these it matters how many they are, together with those that were told.
+            // Of these it matters how many they are, together with those that were reported.
             if matches!(group.first.kind, "delete-node" | "cordon") && group.done + group.unsure > 0 {
                 group.floor = self.grouping.severity(&key);
             }
@@ -112,7 +112,7 @@ impl Tripwire {
     }
 }
 
-/// The message that tells these; nothing where none of them is more than info. The same operations make the same id.
+/// The message that shows these; nothing where none of them is more than info. The same operations make the same id.
 pub fn message(deeds: Vec<GuardEvent>, cluster: &str, owner: &str, now: Micros) -> Option<Message> {
     let level = deeds.iter().map(|deed| deed.level).max()?;
     let keys: Vec<String> = deeds.iter().map(GuardEvent::id).collect();
@@ -153,9 +153,9 @@ mod tests {
         assert_eq!(told(10, 80), []);
         assert_eq!(told(90, 20), [(110, Severity::Critical)]);
         assert_eq!(told(110, 300), []);
-        // Ten minutes later it begins anew.
+        // Ten minutes later it begins again.
         assert_eq!(told(6_500, 10), [(10, Severity::Warning)]);
-        // Of nodes each is told, and the third is critical, as they are three.
+        // Of nodes each is reported, and the third is critical, as they are three.
         let mut wire = Tripwire::new(60 * SECOND);
         let mut told = |from: i64, count: i64| {
             wire.take(operations("delete-node", from, count), |_| true);

@@ -5,10 +5,10 @@ use crate::model::flame::{Call, Tree};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Calls below this are not told apart: no program that can be read by people calls so deep, but a file can.
+/// Calls below this are not distinguished: no program that can be read by people calls so deep, but a file can.
 const DEEPEST: usize = 512;
 
-/// More calls than this are not told apart either; what they hold is their callers'.
+/// More calls than this are not distinguished either; what they hold is their callers'.
 const MAX_FRAMES: usize = 2_000_000;
 
 /// What stacks are called that have no call.

@@ -21,7 +21,7 @@ pub struct Group {
 /// The group of LIST responses, about which there is a finding.
 pub const LISTS: usize = 1;
 
-/// The groups, those that are told first before others.
+/// The groups, those that are reported first before others.
 pub const GROUPS: [Group; 19] = [
     Group {
         name: "audit",
@@ -253,7 +253,7 @@ pub fn of_samples(stacks: &Stacks) -> Vec<u8> {
 }
 
 /// All that functions of a group begin like, or must not, as a tree: each letter leads on to the next. A large profile
-/// has hundreds of thousands of functions, and most are told apart from all groups within a few letters.
+/// has hundreds of thousands of functions, and most are distinguished from all groups within a few letters.
 struct Starts(Vec<Letter>);
 
 /// The end of a beginning that is at least part of one in [`GROUPS`].

@@ -146,7 +146,7 @@ fn value_text(value: u64, unit: &str) -> String {
     }
 }
 
-/// Names as short as they can be while they tell the rows apart.
+/// Names as short as they can be while they distinguish the rows.
 fn short_names(names: &[&str]) -> Vec<String> {
     let mut found: Vec<String> = names.iter().map(|name| short_name(name, 1).into_owned()).collect();
     for elements in 2..=4 {

@@ -26,7 +26,7 @@ impl By {
     }
 }
 
-/// What tells rows apart. What a row is not about is empty.
+/// What distinguishs rows. What a row is not about is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key<'s> {
     /// Function or package.

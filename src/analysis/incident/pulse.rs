@@ -9,7 +9,7 @@ use crate::model::incident::Measure;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
-/// How long a piece of time is, if the sources tell it that finely.
+/// How long a piece of time is, if the sources show it that finely.
 pub const BUCKET: Micros = 5 * SECOND;
 
 /// Intervals that are kept, at most: seven hours of the shortest.
@@ -36,20 +36,20 @@ fn longer(mut piece: Micros, span: Micros) -> Micros {
 pub struct Bucket {
     /// By [`Measure`]; how many, or seconds, in this piece.
     pub counts: [f64; Measure::ALL.len()],
-    /// How long requests took, in µs; empty where the source does not tell.
+    /// How long requests took, in µs; empty where the source does not show.
     pub latency: Histogram,
 }
 
 /// The course of the load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadSeries {
-    /// What tells it.
+    /// Where it comes from.
     pub source: Source,
     /// How long a piece is.
     pub piece: Micros,
     /// What it covers.
     pub span: Span,
-    /// Measures that the source can tell at all.
+    /// Measures that the source can see at all.
     pub known: Vec<Measure>,
     /// Pieces by number since 1970; what is not there is empty.
     pub beats: BTreeMap<i64, Bucket>,

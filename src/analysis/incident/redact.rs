@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Names that every cluster has tell nothing of this one.
+/// Names that every cluster has show nothing of this one.
 const COMMON: [&str; 13] = [
     "system",
     "default",
@@ -100,7 +100,7 @@ impl Names {
         }
         let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
         let mut names = Self::default();
-        // Not in the order of their names: numbers would tell which comes before which.
+        // Not in the order of their names: numbers would show which comes before which.
         let mut kinds: Vec<(String, Kind)> = kinds.into_iter().collect();
         kinds.sort_by_cached_key(|(name, _)| (xxh3_64(name.as_bytes()), name.clone()));
         for (name, kind) in kinds {

@@ -1,6 +1,6 @@
 //! Pseudonyms in the files of a bundle: JSON by field, metrics by label, dump pages by cell.
 //!
-//! What plimsoll counts by (verbs, resources, times, audit ids) stays as it is, so that a bundle tells the same with
+//! What plimsoll counts by (verbs, resources, times, audit ids) stays as it is, so that a bundle shows the same with
 //! and without names.
 
 use super::redact::{Kind, Names, is_word};
@@ -60,7 +60,7 @@ const WORD_LABELS: [&str; 18] = [
 const WORD_COLUMNS: [&str; 6] =
     ["PriorityLevelName", "FlowSchemaName", "Verb", "APIVersion", "Resource", "SubResource"];
 
-/// Kinds whose objects are part of the API itself: their names tell nothing of a cluster's users, and much depends on
+/// Kinds whose objects are part of the API itself: their names show nothing of a cluster's users, and much depends on
 /// them.
 const OF_THE_API: [&str; 6] = [
     "APIService",

@@ -64,7 +64,7 @@ pub fn report(incident: &Incident) -> Report {
         table("phases", "Before, during and after", &PHASE, incident.phases.iter().map(phase).collect()),
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
-    // Where there was an incident its causes are told; else what is wrong all the time.
+    // Where there was an incident its causes are reported; else what is wrong all the time.
     report.findings_shown = Some(if matches!(incident.verdict, Verdict::Incident(_)) { 0 } else { FINDINGS });
     report.notes = notes(incident);
     for (name, value) in more(incident) {

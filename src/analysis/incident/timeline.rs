@@ -98,7 +98,7 @@ fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
     told.collect()
 }
 
-/// Clients that listed everything anew because their watches had ended.
+/// Clients that listed everything again because their watches had ended.
 fn relists(known: &TimelineInput<'_>) -> Vec<Entry> {
     let found = known.answers.findings("clients");
     let relists = found.filter(|finding| matches!(finding.id.as_str(), "client-relist-storm" | "client-too-old"));

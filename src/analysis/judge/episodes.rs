@@ -14,7 +14,7 @@ const PAUSE: Micros = 20 * SECOND;
 const MAX_PAUSE: Micros = 180 * SECOND;
 /// Impacts that cover this part of a load belong together.
 const COVERED: f64 = 0.15;
-/// Clients reconnect and list anew within this time of a restart, in µs.
+/// Clients reconnect and list again within this time of a restart, in µs.
 const SETTLES: Micros = 30 * SECOND;
 /// An apiserver that is started again and again waits for up to five minutes between two tries, in µs.
 const CRASH_LOOP: Micros = 300 * SECOND;
@@ -243,7 +243,7 @@ fn attach(drafts: &mut [Draft], surges: Vec<Draft>) -> Vec<Draft> {
         let slack = LEADS.max(length(draft.span) / 2);
         let strongest = draft.deviations.iter().all(|own| !own.signal.is_load());
         if strongest && length(surge.span) <= 4 * length(draft.span).max(LEADS) {
-            // Requests are dated by their end: load tells the beginning, impact whichever ends later.
+            // Requests are dated by their end: load shows the beginning, impact whichever ends later.
             if surge.span.0 >= draft.span.0 - slack {
                 draft.span.0 = draft.span.0.min(surge.span.0);
             }

@@ -31,7 +31,7 @@ const MIN_BASELINE_S: f64 = BASELINE_MIN_S / 2.0;
 const MIN_TIMED: f64 = 200.0;
 /// What begins so soon after what was read may be a start, in µs.
 const EARLY: Micros = 30 * SECOND;
-/// What ends so soon after what was read began is a start, or can't be told from one, in µs.
+/// What ends so soon after what was read began is a start, or can't be distinguished from one, in µs.
 const SHORT_SPAN_US: Micros = 60 * SECOND;
 /// At a start watches begin so many times as often as later.
 const START_UP_WATCHES: f64 = 4.0;

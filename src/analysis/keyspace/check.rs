@@ -8,7 +8,7 @@ use crate::model::units::counted;
 use hashbrown::{HashMap, HashSet};
 use serde_json::json;
 
-/// What is told of one check; more is counted.
+/// What is reported one check; more is counted.
 const MAX_SHOWN: usize = 20;
 
 /// How a check went.
@@ -88,7 +88,7 @@ impl Default for Revisions {
 }
 
 impl Revisions {
-    /// Takes a revision and what its value tells.
+    /// Takes a revision and what its value shows.
     pub fn take(&mut self, seen: &Seen<'_>, object: &Object<'_>) {
         let name = || format!("{} at revision {}", String::from_utf8_lossy(seen.key), seen.revision);
         self.revisions.count();
@@ -209,7 +209,7 @@ pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
 }
 
 impl Dangling {
-    /// The keys that will be told by name.
+    /// The keys that will be taken from name.
     pub fn wanted(&self) -> Vec<u64> {
         let namespaces = self.namespaces.iter().flat_map(|(_, keys)| keys.iter().take(MAX_SHOWN));
         self.leases

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 pub use crate::model::question::HistoryBy as By;
 
-/// The time that values tell of. etcd keeps no times; the objects do.
+/// The time that values report. etcd keeps no times; the objects do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Clock {
     /// The latest in revisions up to the last compaction.
@@ -22,7 +22,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Takes the time (seconds since 1970) that a value tells; `is_write`: whether it was written since the last
+    /// Takes the time (seconds since 1970) that a value shows; `is_write`: whether it was written since the last
     /// compaction.
     pub fn take(&mut self, at: Option<i64>, is_write: bool) {
         let Some(at) = at else { return };

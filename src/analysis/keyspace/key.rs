@@ -155,7 +155,7 @@ impl StoredKey {
             self.latest_stored = one.latest_stored;
             self.set(TOMBSTONE, one.is(TOMBSTONE));
         }
-        // So far behind that it can't be told by how much: what is newer still is.
+        // So far behind that it can't be determined by how much: what is newer still is.
         self.valued_behind = valued.map_or(NONE, |valued| short(self.latest - valued).min(NONE - 1));
         if is_newest {
             self.label = one.label;

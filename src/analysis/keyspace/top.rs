@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub const MEASURES: [&str; 6] =
     ["live_bytes", "history_bytes", "revisions", "managed_fields_bytes", "annotation_bytes", "last_applied_bytes"];
 
-/// More keys of one size than this are not told apart by name.
+/// More keys of one size than this are not distinguished by name.
 const TIES: usize = 100_000;
 
 /// A measure of a key that lives, by the name of its field.

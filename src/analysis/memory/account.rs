@@ -2,7 +2,7 @@
 
 use crate::model::memory::{Amount, Sample};
 
-/// What a group's bytes are. What the kernel does not tell is `None`.
+/// What a group's bytes are. What the kernel does not show is `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Account {
     /// What is charged to the group. Of the top of a v2 hierarchy, which has no such file: the sum of the parts.
@@ -175,7 +175,7 @@ impl Account {
     /// What the kernel's own memory comes to, within the usage.
     fn kernel_bytes(&self, sample: &Sample) -> i64 {
         if !sample.version.is_v2() {
-            // The top of a v1 hierarchy is told as anonymous memory and files alone.
+            // The top of a v1 hierarchy is reported as anonymous memory and files alone.
             return if sample.is_root() { 0 } else { signed(self.kernel.unwrap_or(0)) };
         }
         signed(self.kernel.unwrap_or(self.named_kernel_bytes())) + signed(self.sock.unwrap_or(0))

@@ -11,7 +11,7 @@ use crate::model::units::{bytes, duration};
 /// Between a profile and the group's sample, more time than this is said.
 const MAX_DISTANCE_US: Micros = 60 * SECOND;
 
-/// Who tells.
+/// Who shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Teller {
     /// A metrics page.
@@ -37,11 +37,11 @@ pub struct Heap {
     pub group: String,
     /// The instance on whose pages it stands.
     pub instance: String,
-    /// Who tells.
+    /// Who shows.
     pub by: Teller,
-    /// When it was told, if that is known.
+    /// When it was reported, if that is known.
     pub at: Option<Micros>,
-    /// Objects in use at the last collection, as far as the profile's samples tell (`inuse_space`).
+    /// Objects in use at the last collection, as far as the profile's samples show (`inuse_space`).
     pub objects: Option<f64>,
     /// Spans with objects.
     pub in_use: Option<f64>,
@@ -90,7 +90,7 @@ fn group_of<'s>(instance: &str, of: &'s [Seen], alone: bool) -> Option<&'s Seen>
     of.iter().find(same).or_else(|| of.first().filter(|_| of.len() == 1 && alone))
 }
 
-/// Heaps of the instances whose pages tell, each beside the group that its name fits; of one instance and one group no
+/// Heaps of the instances whose pages show, each beside the group that its name fits; of one instance and one group no
 /// name is needed.
 pub fn of_metrics(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
     let mut heaps = Vec::new();

@@ -7,7 +7,7 @@ use crate::model::time::SECOND;
 /// Refaults are counted in pages. Where the page's size is not known, this is.
 pub const PAGE: f64 = 4096.0;
 
-/// Rates between two samples. `None` where a file lacks them or they began anew.
+/// Rates between two samples. `None` where a file lacks them or they began again.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rates {
     /// From one sample to the other.
@@ -44,7 +44,7 @@ fn refaults(sample: &Sample) -> Option<f64> {
     Some(raw as f64)
 }
 
-/// Some v1 kernels tell refaults in bytes: then all numbers are multiples of a page.
+/// Some v1 kernels show refaults in bytes: then all numbers are multiples of a page.
 fn in_bytes(samples: [&Sample; 2]) -> bool {
     let counts: Vec<f64> = samples.into_iter().filter_map(refaults).collect();
     !samples[0].version.is_v2()

@@ -109,7 +109,7 @@ impl Metric {
 /// How a metric behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Rises, and falls only when its process starts anew.
+    /// Rises, and falls only when its process starts again.
     Counter,
     /// Goes up and down.
     Gauge,

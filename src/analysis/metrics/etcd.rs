@@ -38,7 +38,7 @@ pub const FIELDS: [&str; 24] = [
     "restarts",
 ];
 
-/// What the pages tell of one instance.
+/// What the pages report one instance.
 struct Health<'f> {
     instance: &'f Instance,
     facts: &'f Facts,
@@ -294,7 +294,7 @@ const ABREAST: usize = 3;
 /// More than this are a table of rows.
 const IN_BLOCKS: usize = 12;
 
-/// For people: a column for each instance, a line for each thing that any of them tells.
+/// For people: a column for each instance, a line for each thing that any of them shows.
 fn for_people(of: &[Health<'_>]) -> Option<Vec<Table>> {
     (1..=IN_BLOCKS).contains(&of.len()).then(|| of.chunks(ABREAST).map(block).collect())
 }
@@ -345,7 +345,7 @@ const FSYNC_MS: [f64; 3] = [10.0, 100.0, 500.0];
 const COMMIT_MS: [f64; 3] = [25.0, 250.0, 1000.0];
 /// Round trips between members: half of, about, and well above the heartbeat interval.
 const PEER_MS: [f64; 3] = [50.0, 150.0, 500.0];
-/// The quota that pages tell; nothing where they tell different ones, as those of several clusters do.
+/// The quota that pages show; nothing where they show different ones, as those of several clusters do.
 pub fn quota(facts: &Facts) -> Option<u64> {
     let mut quotas = facts.of(Metric::EtcdQuota).iter().filter_map(|fact| fact.last).filter(|quota| *quota > 0.0);
     let first = quotas.next()?;

@@ -51,7 +51,7 @@ pub struct Instance {
     pub name: String,
     /// What it is.
     pub component: Component,
-    /// Its version, if a page tells.
+    /// Its version, if a page shows.
     pub version: String,
     /// Unix seconds at which its last process started.
     pub start: Option<f64>,
@@ -123,9 +123,9 @@ pub struct Facts {
     symbols: Symbols,
     /// Pages that hold nothing that is known.
     pub unknown_pages: u64,
-    /// Pages of more processes than are told apart.
+    /// Pages of more processes than are distinguished.
     pub left_out_pages: u64,
-    /// Samples of more series than are told apart.
+    /// Samples of more series than are distinguished.
     pub dropped_samples: u64,
 }
 
@@ -239,7 +239,7 @@ impl Facts {
         for fact in of(Metric::PendingPods) {
             components[fact.instance].0 = Component::Scheduler;
         }
-        // Who would lead is told by those too that don't.
+        // Who would lead is taken from those too that don't.
         for (fact, name) in of(Metric::LeaderStatus)
             .map(|fact| (fact, self.symbols.get(fact.labels[0])))
             .chain(of(Metric::ManagedControllers).map(|fact| (fact, self.symbols.get(fact.labels[1]))))

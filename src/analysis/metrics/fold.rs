@@ -19,10 +19,10 @@ const IGNORED: u32 = u32::MAX;
 /// Differences between pages are kept for at most so many; beyond, two that follow one another become one.
 const MAX_INTERVALS: usize = 1024;
 
-/// Series of a folder that are told apart; further ones are left out.
+/// Series of a folder that are distinguished; further ones are left out.
 const MAX_SERIES: usize = 1 << 21;
 
-/// Processes of a folder that are told apart; pages of further ones are left out.
+/// Processes of a folder that are distinguished; pages of further ones are left out.
 const MAX_PROCESSES: usize = 256;
 
 /// What of pages is kept: what nobody asks for would only take memory.
@@ -95,7 +95,7 @@ impl Series {
     }
 }
 
-/// The counters that tell processes apart; they never fall while a process lives.
+/// The counters that distinguish processes; they never fall while a process lives.
 const MARKS: [Metric; 4] = [Metric::ProcessCpu, Metric::Mallocs, Metric::AllocatedBytes, Metric::NetworkReceived];
 
 /// Seconds by which a process's start may differ from page to page: it is reckoned from the machine's boot time, which
@@ -260,7 +260,7 @@ impl Fold {
     }
 
     /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is
-    /// another's. (A process can begin single counters anew.)
+    /// another's. (A process can begin single counters again.)
     fn undercuts(&self, process: &Process) -> bool {
         let counters = self.page.iter().filter(|(series, _)| self.series[*series as usize].is_counter());
         let before = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
@@ -337,7 +337,7 @@ impl Process {
         self.start.map_or(self.first, |start| (start * 1e6) as Micros)
     }
 
-    /// Takes a start that earlier pages, which broke off, did not tell.
+    /// Takes a start that earlier pages, which broke off, did not show.
     fn adopt(&mut self, start: f64, folder_first: Micros, all: &[Series], kept: Retention) {
         if self.start.is_some() || self.pages == 0 {
             return;
@@ -400,7 +400,7 @@ impl Process {
                     self.baseline.insert(number, value);
                     continue;
                 }
-                // A series that is new was 0; one that fell began anew.
+                // A series that is new was 0; one that fell began again.
                 false if before.is_nan() || value < before => value,
                 false => value - before,
             };

@@ -301,7 +301,7 @@ pub(super) fn limit_metric(facts: &Facts) -> Metric {
     if facts.has(Metric::LevelLimit) { Metric::LevelLimit } else { Metric::LevelNominal }
 }
 
-/// Objects by group and resource, the most first: of each resource the largest number that an instance tells.
+/// Objects by group and resource, the most first: of each resource the largest number that an instance shows.
 pub(super) fn objects(facts: &Facts) -> Vec<((String, String), f64)> {
     let mut by_resource: std::collections::BTreeMap<(String, String), f64> = std::collections::BTreeMap::new();
     for fact in facts.of(Metric::StorageObjects) {

@@ -28,7 +28,7 @@ pub struct Scrape {
     pub instance: String,
     /// When it was taken.
     pub at: Micros,
-    /// Unix seconds at which the process started, if the page tells.
+    /// Unix seconds at which the process started, if the page shows.
     pub start: Option<f64>,
     /// Counts of requests.
     counters: BTreeMap<Series, f64>,
@@ -125,7 +125,7 @@ impl Scraping {
             return;
         }
         match metric {
-            // By code and the like, which are not told apart here.
+            // By code and the like, which are not distinguished here.
             Metric::Requests | Metric::FlowDispatched | Metric::FlowSeats => *found.entry(series).or_default() += value,
             _ => highest(found, series, value),
         }
@@ -237,7 +237,7 @@ impl Rates {
     pub fn round(&self, scrapes: &[Scrape], at: Micros) -> BTreeMap<Series, f64> {
         let mut samples: BTreeMap<Series, f64> = BTreeMap::new();
         for (series, value) in scrapes.iter().flat_map(|scrape| &scrape.gauges) {
-            // What etcd holds is told by each apiserver; seats are each one's own.
+            // What etcd holds is taken from each apiserver; seats are each one's own.
             match series.name == APISERVER_SEATS {
                 true => *samples.entry(series.clone()).or_default() += value,
                 false => highest(&mut samples, series.clone(), *value),
@@ -253,7 +253,7 @@ impl Rates {
     }
 }
 
-/// Increases by second. A counter that fell began anew.
+/// Increases by second. A counter that fell began again.
 fn rates(before: &BTreeMap<Series, f64>, now: &BTreeMap<Series, f64>, seconds: f64) -> Vec<(Series, f64)> {
     let rate = |(series, value): (&Series, &f64)| {
         let before = before.get(series).copied().unwrap_or(0.0);

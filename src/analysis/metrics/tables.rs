@@ -117,7 +117,7 @@ fn objectives(facts: &Facts) -> Table {
             }
             let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
             // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be
-            // told.
+            // reported.
             let slow = match buckets.count() {
                 None => Some(0.0),
                 Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
@@ -255,7 +255,7 @@ fn watches(facts: &Facts) -> Table {
 fn webhooks(facts: &Facts) -> Table {
     let labels = |fact: &Fact| [0, 1, 2].map(|at| fact.labels.get(at).map_or("", |label| facts.text(*label)));
     let of = facts.sliced(&[Metric::WebhookDuration, Metric::WebhookRejections], |_, fact| Some(labels(fact)));
-    // Calls that were let through are not told by operation.
+    // Calls that were let through are not taken from operation.
     let open = facts.sliced(&[Metric::WebhookFailOpen], |_, fact| Some([labels(fact)[0], labels(fact)[1]]));
     let seen = facts.has(Metric::WebhookDuration).then_some(0.0);
     let rows = of.into_iter().map(|(names, of)| {

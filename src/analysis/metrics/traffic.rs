@@ -182,7 +182,7 @@ struct Counts {
     throttled: f64,
     rate: f64,
     open: Option<f64>,
-    /// Whether codes are known, so that errors can be told.
+    /// Whether codes are known, so that errors can be determined.
     coded: bool,
     buckets: Buckets,
 }
@@ -291,7 +291,7 @@ impl Adder<'_> {
     fn bucket(&mut self, fact: &Fact) {
         let Some(key) = self.query.key(self.facts, fact, false) else { return };
         let intervals = &self.facts.instances[fact.instance].intervals;
-        // A row without requests tells nothing.
+        // A row without requests shows nothing.
         let Some(row) = self.rows.get_mut(&key) else { return };
         for acc in [row, &mut self.total] {
             acc.whole.buckets.add(fact.bound, fact.increase);

@@ -238,7 +238,7 @@ pub fn propose(demands: &Demands, set: &Set, headroom: f64, most: usize) -> Vec<
 /// `others` shares in all. `None` where they would take half of the seats or more from all others.
 ///
 /// A level has `⌈server × shares ÷ Σ shares⌉` seats, so `wanted` of them from `⌊(wanted - 1) × Σ shares ÷ server⌋ + 1`
-/// shares on. The new shares are part of the sum: it is reckoned anew until it stays, which it does below `2 × (others
+/// shares on. The new shares are part of the sum: it is reckoned again until it stays, which it does below `2 × (others
 /// + levels)`.
 pub fn shares(wanted: &[u32], server: u32, others: u32) -> Option<Vec<u32>> {
     let all: u64 = wanted.iter().map(|seats| u64::from(*seats)).sum();

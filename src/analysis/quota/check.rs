@@ -12,7 +12,8 @@ use crate::model::units::percent;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// A level falls only when usage is this much below its threshold: what swings about it is not told again and again.
+/// A level falls only when usage is this much below its threshold: what swings about it is not reported again and
+/// again.
 pub const MARGIN: f64 = 0.02;
 
 /// What `quota propose` would grant.

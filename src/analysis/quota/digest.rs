@@ -1,14 +1,14 @@
-//! What owners are told, and when: one message with all that is theirs when something comes nearer to its limit, again
-//! after a while if it still stands, and once when all is over. What comes about out of working hours waits for their
-//! beginning.
+//! What owners are notified of, and when: one message with all that is theirs when something comes nearer to its limit,
+//! again after a while if it still stands, and once when all is over. What comes about out of working hours waits for
+//! their beginning.
 //!
 //! The rules, as docs/alerts.md has them:
-//! - *News* is an alert of which nothing was said yet, or nothing as bad. It is told in working hours; critical news at
-//!   any hour where the owner wants that, and then with all else.
-//! - What was news and is over before it could be told is told all the same.
-//! - Without news, what still stands is told again when the last message is `repeat` old, in working hours.
-//! - When nothing stands any more and something was told, that is told, in working hours. Before, what is over is part
-//!   of the next message.
+//! - *News* is an alert of which nothing was said yet, or nothing as bad. It is reported in working hours; critical
+//!   news at any hour where the owner wants that, and then with all else.
+//! - What was news and is over before it could be reported is reported all the same.
+//! - Without news, what still stands is reported again when the last message is `repeat` old, in working hours.
+//! - When nothing stands any more and something was reported, that is reported, in working hours. Before, what is over
+//!   is part of the next message.
 
 use super::check::Checked;
 use super::{calendar, owners};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// News that wait for working hours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// Who is to be told.
+    /// Who is to be notified.
     pub owner: Owner,
     /// When working hours begin; `None` where they don't within two years.
     pub until: Option<Micros>,
@@ -40,8 +40,8 @@ pub struct Decided {
     pub waiting: Vec<Waiting>,
 }
 
-/// Takes in what quotas are like now, and decides who is told what. `watches` is what earlier runs remembered, by the
-/// owner's name, and is changed. Where the input is not `whole`, what is missing from it is not taken for over.
+/// Takes in what quotas are like now, and decides who is notified of what. `watches` is what earlier runs remembered,
+/// by the owner's name, and is changed. Where the input is not `whole`, what is missing from it is not taken for over.
 pub fn step(
     watches: &mut BTreeMap<String, Watch>,
     config: &Config,
@@ -125,7 +125,7 @@ fn is_news(watched: &Watched) -> bool {
     watched.reported.is_none_or(|reported| watched.worst > reported)
 }
 
-/// Why the owner is told something now; `None`: not now.
+/// Why the owner is notified now; `None`: not now.
 fn reason(watch: &Watch, owner: &Owner, repeat: Duration, now: Micros) -> Option<Reason> {
     let is_open = owner.hours.as_ref().is_none_or(|hours| calendar::is_open(hours, now));
     let stands = watch.watched.iter().any(|watched| watched.ended.is_none());
@@ -145,7 +145,7 @@ fn reason(watch: &Watch, owner: &Owner, repeat: Duration, now: Micros) -> Option
     }
 }
 
-/// The message; afterwards all is told.
+/// The message; afterwards all is reported.
 fn message(watch: &mut Watch, owner: &Owner, cluster: &str, reason: Reason, now: Micros) -> Message {
     let alert = |watched: &Watched| Alert {
         gauge: watched.gauge.clone(),
@@ -203,7 +203,7 @@ fn waiting(watch: &Watch, owner: Owner, now: Micros) -> Option<Waiting> {
     Some(Waiting { owner, until, level, count })
 }
 
-/// What stands and was told, by owner: what Alertmanager is to go on knowing.
+/// What stands and was reported, by owner: what Alertmanager is to go on knowing.
 pub fn standing(watches: &BTreeMap<String, Watch>) -> BTreeMap<String, Vec<Alert>> {
     let told = |watched: &Watched| {
         let level = watched.reported?;

@@ -134,7 +134,7 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
         .iter()
         .filter(|pod| is_wanted(&pod.namespace) && !matches!(pod.phase.as_str(), "Succeeded" | "Failed"))
     {
-        // Pods of a workload that was read are told of with it. A ReplicaSet's name is its Deployment's and a hash.
+        // Pods of a workload that was read are reported with it. A ReplicaSet's name is its Deployment's and a hash.
         let known = pod.controller.as_ref().is_some_and(|(kind, name)| {
             let deployment = name.rsplit_once('-').map_or("", |(stem, _)| stem);
             objects.workloads.iter().any(|workload| {

@@ -1,4 +1,5 @@
-//! Quotas: what is used of them, where that is going, what they should be, what is wrong with them, and who is told.
+//! Quotas: what is used of them, where that is going, what they should be, what is wrong with them, and who is
+//! notified.
 
 pub mod api;
 pub mod calendar;

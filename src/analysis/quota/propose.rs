@@ -90,7 +90,7 @@ pub struct Proposal {
     pub peak: Quantity,
     /// When the largest value was first seen, or the last request was refused where that is the peak.
     pub peak_at: Micros,
-    /// The level that was kept for the time of [`Rules::lasting`]; `None` where samples are too far apart to tell.
+    /// The level that was kept for the time of [`Rules::lasting`]; `None` where samples are too far apart to report.
     pub sustained: Option<Quantity>,
     /// Whether the peak is a spike: not kept for that time.
     pub is_spike: bool,

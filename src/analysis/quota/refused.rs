@@ -1,4 +1,4 @@
-//! Creations that a quota refused, as audit logs tell of them: how much more was wanted than there was.
+//! Creations that a quota refused, as audit logs report them: how much more was wanted than there was.
 
 use crate::model::event::{Stage, Timed};
 use crate::model::quantity::Quantity;

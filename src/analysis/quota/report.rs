@@ -17,7 +17,7 @@ pub struct QuotaInput {
     pub inputs: Vec<crate::model::input::InputReport>,
     /// Whether rows are projects.
     pub of_projects: bool,
-    /// Whether there were audit logs to tell refusals from.
+    /// Whether there were audit logs to distinguish refusals from.
     pub has_logs: bool,
     /// Rows to show people.
     pub top: Option<usize>,

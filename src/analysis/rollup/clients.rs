@@ -88,7 +88,7 @@ pub type ClientKey = [Symbol; 3];
 #[derive(Debug, Default)]
 pub struct Clients {
     rows: HashMap<ClientKey, Client>,
-    /// What is in the samples of a client already, by apiserver and place in memory, which it keeps: blocks tell it
+    /// What is in the samples of a client already, by apiserver and place in memory, which it keeps: blocks show it
     /// again and again.
     sampled: HashMap<(ClientKey, Symbol, usize), Arc<About>>,
     /// Bytes that these hold, roughly.
@@ -118,7 +118,7 @@ impl Clients {
         true
     }
 
-    /// Takes what a block told of a caller; `key` is its traffic key among `keys`.
+    /// Takes what a block reported a caller; `key` is its traffic key among `keys`.
     pub fn take(&mut self, seen: &CallerSeen, key: u32, keys: &mut Keys) {
         let traffic = *keys.traffic.get(key);
         let subject = *keys.subjects.get(traffic.subject);

@@ -294,7 +294,7 @@ impl Keys {
     }
 }
 
-/// Verbs that `load` tells apart; a client may send any word for a method.
+/// Verbs that `load` distinguishes; a client may send any word for a method.
 pub const VERBS: [&str; 14] = [
     "get",
     "list",

@@ -193,7 +193,7 @@ impl Part {
         self
     }
 
-    /// Keeps what it takes to tell of windows of it.
+    /// Keeps what it takes to report windows of it.
     pub fn with_steps(mut self) -> Self {
         self.steps = Some(Steps::default());
         self

@@ -51,7 +51,7 @@ pub struct Notable {
     pub received: Option<Micros>,
     /// Of long-running requests: which request it is (docs/rollup.md, "request identity").
     pub identity: Option<u128>,
-    /// Whether it is its start; it goes on, or its end is told by another event.
+    /// Whether it is its start; it goes on, or its end is taken from another event.
     pub starts: bool,
 }
 

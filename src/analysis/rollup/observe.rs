@@ -69,7 +69,7 @@ pub struct More {
     pub body: Option<(u64, u64)>,
     /// Time spent in etcd, webhooks, APF queue, in µs.
     pub spent: [u64; 3],
-    /// Why it took too long, where its code is 504 and the message tells.
+    /// Why it took too long, where its code is 504 and the message shows.
     pub timeout: Option<Timeout>,
     /// Of a write that was done: the object as it is now.
     pub written: Option<Written>,
@@ -96,7 +96,7 @@ impl Timeout {
     /// All causes.
     pub const ALL: [Self; 3] = [Self::Client, Self::Deadline, Self::Cache];
 
-    /// The cause that `message` tells.
+    /// The cause that `message` shows.
     fn of(message: &str) -> Option<Self> {
         let says = |words: &str| message.contains(words);
         if says("context canceled") {
@@ -438,7 +438,7 @@ impl Observer {
         }
     }
 
-    /// The caller's number in this block, with what the event tells of it.
+    /// The caller's number in this block, with what the event reports it.
     fn caller(&mut self, event: &Timed<'_, '_>, row: u32) -> u32 {
         let e = event.event;
         let key = &mut self.key;

@@ -1,4 +1,4 @@
-//! What a URI tells, remembered: the same ones are asked for again and again.
+//! What a URI shows, remembered: the same ones are asked for again and again.
 
 use crate::model::event::Event;
 use crate::model::uri::{ReadShape, Scope, path_scope};
@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 512;
 /// Bytes of URIs held before all are forgotten.
 const MAX_TEXT: usize = 1 << 20;
 
-/// What a URI tells.
+/// What a URI shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route {
     /// How wide its path reaches, if it is one of an API resource.
@@ -37,7 +37,7 @@ struct RouteEntry {
 }
 
 impl Routes {
-    /// What the event's URI, whose hash is `hash`, tells of a request with `verb`.
+    /// What the event's URI, whose hash is `hash`, reports a request with `verb`.
     #[inline]
     pub fn find(&mut self, event: &Event<'_>, verb: &[u8], hash: u64) -> Route {
         let reads = match verb {

@@ -13,7 +13,7 @@ pub const LOOK_BACK: Micros = 120 * SECOND;
 /// How long a read is remembered, and a write.
 pub const READ_LOOK_BACK: Micros = 900 * SECOND;
 
-/// A watch that ended within this told its client that its version was too old.
+/// A watch that ended within this time told its client that its version was too old.
 const SHORT_WATCH_US: u64 = SECOND as u64;
 
 /// Entries of one generation of memory.
@@ -95,7 +95,7 @@ pub enum Turn {
     Ended {
         /// When.
         at: Micros,
-        /// Whether it told its client that its version was too old.
+        /// Whether its client was answered that its version was too old.
         short: bool,
     },
     /// A list followed.

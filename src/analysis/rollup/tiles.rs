@@ -57,7 +57,7 @@ impl Scale {
     }
 }
 
-/// A start that lies further behind the event that tells of it is late for its second of pulse.
+/// A start that lies further behind the event that reports it is late for its second of pulse.
 pub const PULSE_DELAY: Micros = 180 * SECOND;
 
 /// What a row holds beside its key.

@@ -23,7 +23,7 @@ pub struct Wanted {
 /// Which tables of a stored roll-up are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tables {
-    /// Those that tell of clients, as `clients`, `balance` and `compare` need them.
+    /// Those that report clients, as `clients`, `balance` and `compare` need them.
     #[default]
     Clients,
     /// Those of requests alone.

@@ -12,8 +12,8 @@ use crate::model::time::{Micros, SECOND};
 use std::sync::Arc;
 
 impl Rollup {
-    /// What is wanted of a roll-up that is held; `None` where it can't tell: of some clients, of a time that is not in
-    /// whole tiles, or where it was made without what that takes.
+    /// What is wanted of a roll-up that is held; `None` where it can't determine: of some clients, of a time that is
+    /// not in whole tiles, or where it was made without what that takes.
     pub fn within(&self, wanted: &Wanted) -> Option<Self> {
         let held = self.held.as_ref()?;
         if !wanted.filters.is_empty() || wanted.with_seams {

@@ -36,7 +36,7 @@ fn finding(id: &str, severity: Severity, capture: &Capture, level: &str, user: &
         ("user", user),
     ];
     let mut finding = Finding::new(id, severity, &subject);
-    // What the last arrival tells is the least that it can be.
+    // What the last arrival shows is the least that it can be.
     finding.confidence =
         if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
     finding.first_seen = time::format(capture.at);

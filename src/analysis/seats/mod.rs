@@ -13,7 +13,7 @@ use crate::model::time::{Micros, SECOND};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A page that says who asks for what is preferred to a later one that does not, if it is not older by more than this;
-/// and pages that are further apart than this do not tell of one moment.
+/// and pages that are further apart than this do not report one moment.
 const BESIDE: Micros = 60 * SECOND;
 
 /// What a user of a FlowSchema holds and waits for.
@@ -108,7 +108,7 @@ pub struct LevelNow {
     pub executing: u64,
     /// Requests that wait.
     pub queued: u64,
-    /// Seats of those that execute; `None` where no page tells.
+    /// Seats of those that execute; `None` where no page shows.
     pub seats: Option<u64>,
     /// Seats that those that wait will take.
     pub seats_queued: Option<u64>,
@@ -265,13 +265,13 @@ fn capture(cluster: String, instance: String, pages: &[DumpPage]) -> Capture {
     capture
 }
 
-/// Requests that were refused between two pages; `None` if the level began anew.
+/// Requests that were refused between two pages; `None` if the level began again.
 fn refused(before: &Level, now: &Level, micros: Micros) -> Option<(u64, Micros)> {
     let sum = |level: &Level| Some(level.rejected? + level.timed_out?);
     Some((sum(now)?.checked_sub(sum(before)?)?, micros))
 }
 
-/// What only queues tell where the page of requests is missing, or is an older apiserver's.
+/// What only queues show where the page of requests is missing, or is an older apiserver's.
 fn queued(capture: &mut Capture, queues: &[Queue]) {
     for queue in queues {
         let now = capture.levels.entry(queue.level.clone()).or_default();

@@ -332,7 +332,7 @@ fn levels_for_people(levels: &Table) -> Table {
         at.iter().flatten().any(|&at| is_some(&row[at])) || row[2] == Value::Text("quiescing".to_owned())
     });
     people.title.clone_from(&levels.title);
-    // What no page tells needs no column.
+    // What no page shows needs no column.
     for name in ["instance", "limit", "nominal", "utilization", "rejected_total", "timed_out_total"] {
         if let Some(at) = people.column(name)
             && people.rows.iter().all(|row| matches!(&row[at], Value::None) || row[at] == Value::Text(String::new()))

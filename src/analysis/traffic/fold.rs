@@ -294,7 +294,7 @@ const NUMBER: u8 = 0xfe;
 /// Bytes of keys that a thread holds.
 const MAX_KEYS: usize = 64 << 20;
 
-/// What tells one request's audit id from another's.
+/// What distinguishes one request's audit id from another's.
 #[inline]
 fn id_hash(event: &Timed<'_, '_>) -> u64 {
     xxhash_rust::xxh3::xxh3_64(event.event.audit_id.raw())

@@ -92,7 +92,7 @@ impl Stats {
     }
 }
 
-/// How a request ended, as far as its code tells.
+/// How a request ended, as far as its code shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Neither of the others, or no code.
@@ -106,7 +106,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome that `event` tells of.
+    /// The outcome that `event` reports.
     #[inline]
     pub fn of(event: &Event<'_>, stage: Stage) -> Self {
         match event.code {
@@ -137,7 +137,7 @@ pub struct Row {
     /// The counts.
     pub stats: Stats,
     /// Largest number of requests that arrived in ten consecutive seconds, by ten; `None` where a roll-up does not
-    /// tell.
+    /// show.
     pub peak_rps: Option<f64>,
 }
 

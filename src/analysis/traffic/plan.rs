@@ -20,7 +20,7 @@ pub(super) const ALL: u32 = 0;
 /// The row for what is beyond [`MAX_ROWS`]; of intervals each has one of its own, behind all others.
 const BEYOND: u32 = 1;
 
-/// Intervals of which what is beyond is told apart.
+/// Intervals of which what is beyond is distinguished.
 const MAX_BEYOND: usize = 10_000;
 
 /// Stands in a key where a row is of no interval.

@@ -43,7 +43,7 @@ pub const BASE_FIELDS: [&str; 6] =
 /// Rows of a further table that people are shown, unless they ask for all.
 const TABLE_ROWS: usize = 10;
 
-/// What was measured of some requests. `None` where the source does not tell.
+/// What was measured of some requests. `None` where the source does not show.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measures {
     /// Requests.

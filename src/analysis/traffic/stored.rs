@@ -70,7 +70,7 @@ pub fn is_exact(query: &Query) -> bool {
         && query.filters.iter().all(|filter| is_told(filter.dim))
 }
 
-/// The breakdown of all of a log, where a roll-up tells the same as the log.
+/// The breakdown of all of a log, where a roll-up shows the same as the log.
 pub fn exact(query: &Query, rollup: &Rollup) -> Option<Breakdown> {
     let is_fine = rollup.tile_seconds() <= 10 && rollup.late == 0 && !Folds::of(rollup).any();
     let breakdown = (is_fine && is_exact(query)).then(|| breakdown(query, rollup))?.ok()?;
@@ -114,7 +114,7 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
         let is_wanted = query.filters.iter().all(|filter| filter.holds(&of(filter.dim)));
         is_wanted.then(|| (index(tile), query.by.iter().map(|dim| of(*dim)).collect()))
     };
-    // Only these two tell one tile from another.
+    // Only these two show one tile from another.
     let part = |tile: i64| if query.interval.is_some() || is_by_minute { tile } else { 0 };
     for row in rollup.traffic() {
         let key = known.entry((part(row.tile), row.key)).or_insert_with(|| name(row.tile, &row));

@@ -272,7 +272,7 @@ fn strength(form: Form, flags: &Emit, analysed: &Analysed<'_, '_>) -> Result<Str
     })
 }
 
-/// The apiservers' seats: as given, else the smallest number that an apiserver's metrics tell, else the default.
+/// The apiservers' seats: as given, else the smallest number that an apiserver's metrics show, else the default.
 fn server_seats(analysed: &Analysed<'_, '_>, cluster: &str, set: &Set) -> ServerSeats {
     let told = || ServerSeats::of_facts(analysed.facts, cluster, &set.levels);
     analysed.question.emit.server_seats.map(ServerSeats::Given).or_else(told).unwrap_or(ServerSeats::Default)

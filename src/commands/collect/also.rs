@@ -176,7 +176,7 @@ fn holds_bodies(path: &Path) -> bool {
         && [&b"requestObject"[..], b"responseObject"].iter().any(|word| memchr::memmem::find(&head, word).is_some())
 }
 
-/// Where a file goes: in the folder in which it lies, since that tells of which instance it is; below a folder that was
+/// Where a file goes: in the folder in which it lies, since that reports which instance it is; below a folder that was
 /// named, as there.
 fn below(path: &Path, named: Option<&Path>) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

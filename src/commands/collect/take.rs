@@ -58,7 +58,7 @@ impl Taker<'_> {
                     Err(error) => self.refused("metrics", name, &error),
                 }
             }
-            // Credentials may have run out, or apiservers moved: what is asked for next is asked anew.
+            // Credentials may have run out, or apiservers moved: what is asked for next is asked again.
             if is_lost && let Ok(cluster) = Cluster::connect(&crate::inputs::live::target(&self.args.kube)) {
                 self.cluster = cluster;
             }
@@ -109,7 +109,7 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// The objects that quotas, controllers and webhooks are told by.
+    /// The objects that quotas, controllers and webhooks are taken from.
     pub(super) fn objects(&mut self) -> io::Result<()> {
         if self.args.no_objects {
             return Ok(());

@@ -14,7 +14,7 @@ use crate::views::{Format, objects};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-/// Names that are told where many objects are left out.
+/// Names that are reported where many objects are left out.
 const MAX_NAMES_SHOWN: usize = 10;
 
 /// Arguments of `plimsoll etcd extract`.

@@ -256,7 +256,7 @@ fn file(
     }
 }
 
-/// Queries of Prometheus, the name of the series that they stand for in a store, and a label that tells them apart.
+/// Queries of Prometheus, the name of the series that they stand for in a store, and a label that distinguishs them.
 #[cfg(feature = "live")]
 const QUERIES: [(&str, &str, &str, &str); 12] = [
     ("quota-used", QUOTA, "type", "used"),

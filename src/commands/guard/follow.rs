@@ -1,4 +1,4 @@
-//! `plimsoll guard events --follow`: a tripwire. What is dangerous is told as it is logged.
+//! `plimsoll guard events --follow`: a tripwire. What is dangerous is reported as it is logged.
 
 use super::mail::{Mail, MailFlags};
 use crate::analysis::guard::report::news;

@@ -71,7 +71,7 @@ impl Mail {
         Ok(Some(Self { config, owner, store, state, give_up: flags.give_up, again }))
     }
 
-    /// Whether this run or an earlier one told the operation, or the row, of this id.
+    /// Whether this run or an earlier one reported the operation, or the row, of this id.
     pub(super) fn was_reported(&self, id: &str) -> bool {
         self.state.reported.contains_key(id)
     }

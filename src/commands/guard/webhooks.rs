@@ -87,7 +87,7 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
         context.lost(error)?;
     }
     let mut told = WebhooksInput { inputs, ..WebhooksInput::default() };
-    // Of several captures the last that has configurations; each tells of all namespaces that it holds.
+    // Of several captures the last that has configurations; each reports all namespaces that it holds.
     let has = |objects: &Objects| {
         objects.has("ValidatingWebhookConfiguration") || objects.has("MutatingWebhookConfiguration")
     };

@@ -58,7 +58,7 @@ struct Watched {
     past: VecDeque<Sample>,
     /// Its verdict, and since when it has been so.
     verdict: Option<(Verdict, Micros)>,
-    /// The inode it had: another group of the same name begins anew.
+    /// The inode it had: another group of the same name begins again.
     inode: Option<u64>,
 }
 
@@ -150,7 +150,7 @@ fn look(
 ) -> Result<(Vec<Seen>, Vec<Finding>), Error> {
     let (mut all, mut findings) = (Vec::new(), Vec::new());
     for group in groups {
-        // A group that is gone was told of once.
+        // A group that is gone was reported once.
         if !group.folder.is_dir() && watched.get(&group.path).is_some_and(|watched| watched.past.is_empty()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! `plimsoll quota alert`: tells owners whose quotas come near their limits. Made for cron.
+//! `plimsoll quota alert`: notifies owners whose quotas come near their limits. Made for cron.
 
 use super::check::{self, Flags};
 use crate::actions::notify::deliver::Outcome;
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         config.templates =
             alerts::read_templates(folder).map_err(|error| Error::Usage(format!("--template: {error}")))?;
     }
-    // A template that is wrong is to be found before something has to be told.
+    // A template that is wrong is to be found before something has to be reported.
     message::render(&trial(), &config.templates).map_err(Error::Usage)?;
     let folder = args.state.clone().map_or_else(|| store::default_folder("alerts"), Ok).map_err(Error::Usage)?;
 
@@ -211,7 +211,7 @@ fn trial() -> Message {
     }
 }
 
-/// What stands and was told, and the channels of those who were.
+/// What stands and was reported, and the channels of those who were.
 fn standing(state: &State, config: &Config, at: Micros) -> Standing {
     let alerts = digest::standing(&state.watches);
     let channels = alerts

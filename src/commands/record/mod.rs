@@ -213,7 +213,7 @@ impl Recorder {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        // Of a store that may not grow, a half is for what logs tell.
+        // Of a store that may not grow, a half is for what logs show.
         recording::look_after(&self.store, &self.keep.keep_rollups, self.keep.max_size.map(|most| most / 2), context)?;
         look_after(&self.store, &mut self.writer, &self.keep, context)
     }

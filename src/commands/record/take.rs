@@ -139,8 +139,8 @@ impl<'a> Taker<'a> {
         if is_first {
             context.say("first page of each process: rates (apiserver_rps) start with the next one")?;
         }
-        // A source that is down stays down for many rounds: it is told once, and again when it comes back and fails
-        // anew.
+        // A source that is down stays down for many rounds: it is reported once, and again when it comes back and fails
+        // again.
         let now: HashSet<String> = errors.iter().cloned().collect();
         for error in errors {
             match is_last {
@@ -341,7 +341,7 @@ impl<'a> Taker<'a> {
             has_answered |= !objects.kinds.is_empty();
         }
         if !has_answered {
-            // Credentials may have run out, or apiservers moved: the next round connects anew.
+            // Credentials may have run out, or apiservers moved: the next round connects again.
             self.cluster = None;
         }
         Ok(())

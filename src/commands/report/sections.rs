@@ -20,7 +20,7 @@ use Source::{Audit, Cgroup, Etcd, Heap, Metrics, Objects};
 const TOP: usize = 100;
 /// Sections whose rows are evidence: they are kept, shown or not. Of others a large log has hundreds of thousands.
 const WHOLE: [&str; 6] = ["traffic_by_client", "compare", "guard", "balance", "controllers", "etcd_health"];
-/// The order of sections: first what the window tells, then the control plane, then what is stored and used.
+/// The order of sections: first what the window shows, then the control plane, then what is stored and used.
 const ORDER: [&str; 20] = [
     "clients",
     "traffic_by_client",
@@ -43,7 +43,7 @@ const ORDER: [&str; 20] = [
     "forecast",
     "etcd_diff",
 ];
-/// Less time before the window tells nothing of clients.
+/// Less time before the window shows nothing of clients.
 const MIN_SPAN_US: Micros = 60 * SECOND;
 
 /// All sections.
@@ -222,7 +222,7 @@ fn walk(path: &str, asks: &[Ask], context: &mut Context<'_>) {
     });
 }
 
-/// What audit logs tell: of the window where there is one.
+/// What audit logs show: of the window where there is one.
 fn of_window(load: &Load, window: Option<Span>) -> Vec<SectionSpec> {
     let mut wanted = Vec::new();
     if !load.has(Audit) {

@@ -85,7 +85,7 @@ impl Growing {
             .entry((cluster.to_owned(), instance.to_owned()))
             .or_insert_with(|| Folding(Fold::new(Retention::Incident)));
         let mut read = PagesRead::default();
-        // What is wrong with a page is told by the commands that read it.
+        // What is wrong with a page is taken from the commands that read it.
         read_page(PageFile::read(instance.to_owned(), at, body), &mut Vec::new(), folding, &mut read, &());
         self.span = together(self.span, Some((at, at)));
     }

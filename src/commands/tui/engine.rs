@@ -161,7 +161,7 @@ impl Worker {
         let _ = self.messages.send(msg);
     }
 
-    /// Does a job. Should it panic, that is told, and the next is done all the same.
+    /// Does a job. Should it panic, that is reported, and the next is done all the same.
     fn work(&mut self, job: Job) {
         let number = if let Job::Answer(ask) = &job { Some(ask.clone()) } else { None };
         let is_done = catch_unwind(AssertUnwindSafe(|| match job {
@@ -229,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// Reads the logs once more, and holds what windows of them are told by.
+    /// Reads the logs once more, and holds what windows of them are taken from.
     pub(super) fn hold(&self) {
         let Some(held) = &self.held else { return };
         let sources = std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner));

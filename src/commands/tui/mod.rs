@@ -151,7 +151,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     show(console, &engine, |_| ())
 }
 
-/// What is drawn, what tells it, whether the mouse is ours.
+/// What is drawn, where it comes from, whether the mouse is ours.
 type Console = (State, (Sender<Msg>, Receiver<Msg>), bool);
 
 /// Draws until the user leaves.

@@ -60,7 +60,7 @@ pub(super) struct Pace<'a> {
     interval: Interval,
     failures: u32,
     since: Micros,
-    /// Whether it is asked less often than the user said, and that was told.
+    /// Whether it is asked less often than the user said, and that was reported.
     is_slow: bool,
 }
 

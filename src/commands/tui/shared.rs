@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub(super) growing: Arc<Mutex<Growing>>,
     /// What there is, as far as it is known.
     pub(super) found: Mutex<SourceKinds>,
-    /// Whether something has come that nobody was told of.
+    /// Whether something has come that nobody was notified of.
     pub(super) has_more: AtomicBool,
     /// How often everything is asked for.
     pub(super) every: Duration,

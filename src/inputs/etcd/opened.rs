@@ -69,7 +69,7 @@ pub(crate) struct Walked {
     pub space: Keyspace,
     /// The walk itself: what is damaged, which pages are used, the hash.
     pub walk: Arc<Walk>,
-    /// The times that values tell; of [`Looks::Times`].
+    /// The times that values show; of [`Looks::Times`].
     pub clock: Clock,
     /// What single revisions were looked at for; of [`Looks::Whole`].
     pub revisions: Revisions,

@@ -123,7 +123,7 @@ pub struct Clients {
     pub filters: Vec<String>,
     /// Whether the holders of seats are asked for.
     pub seats: bool,
-    /// A database of etcd that tells the size of objects.
+    /// A database of etcd that shows the size of objects.
     pub objects: Option<String>,
     /// Which time.
     pub bounds: Bounds,

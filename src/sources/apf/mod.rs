@@ -54,7 +54,7 @@ fn kind(columns: &Columns<'_>) -> Option<Kind> {
     }
 }
 
-/// Reads a page; `None` if it is none. Lines that are no rows are told to `fault`.
+/// Reads a page; `None` if it is none. Lines that are no rows are reported to `fault`.
 pub fn read(page: &[u8], mut fault: impl FnMut(Fault)) -> Option<Rows> {
     let mut lines = page.split(|b| *b == b'\n');
     let heading = String::from_utf8_lossy(lines.next()?);

@@ -78,7 +78,7 @@ impl Cut {
 
 /// Reads the lines that start in `[start, end)`.
 fn read_range(file: &File, start: u64, end: u64, size: u64, buffer: Vec<u8>) -> Chunk {
-    // The byte before the block tells whether a line starts with it.
+    // The byte before the block shows whether a line starts with it.
     let from = start.saturating_sub(1);
     let mut chunk = Chunk { bytes: buffer, offset: start, ..Chunk::default() };
     let mut length = fill(file, &mut chunk, 0, from, end, size);

@@ -2,7 +2,7 @@
 //!
 //! One loop reads on in all files that are held open. A log that is rotated stays open and is read on
 //! until nothing has come for [`GRACE`], since its writer may write to it for a moment after it was renamed.
-//! Folders tell which files are new: a file is known by device and inode, and by what it begins with,
+//! Folders show which files are new: a file is known by device and inode, and by what it begins with,
 //! because inodes are used again, and because copies and packed files of a log have inodes of their own.
 //! Lines go through the same parser as those of whole files. Plain files are read with `pread`.
 
@@ -171,7 +171,7 @@ impl Follower {
                 let why = "a stored roll-up does not grow, so it can't be followed";
                 follower.errors.push(SourceError::Rolled(format!("{file}: {why}")));
             }
-            // Until something was read the ends of what is there tell what is stray; the present never is.
+            // Until something was read the ends of what is there show what is stray; the present never is.
             follower.parser.kept = settle::guess(&found.streams).and(now());
             found.streams.into_iter().filter(|own| !own.is_rolled()).for_each(|stream| follower.add_stream(stream));
         }
@@ -231,7 +231,7 @@ impl Follower {
     }
 
     /// Reads what there is, until there is nothing more or `go_on` says no; returns whether there may be
-    /// more right now. Streams advance together in time, as far as their lines tell it.
+    /// more right now. Streams advance together in time, as far as their lines show it.
     pub fn poll<W: Worker>(
         &mut self,
         worker: &mut W,

@@ -1,7 +1,7 @@
 //! Audit entries of Google's Cloud Logging: not the apiserver's events but what is made of them.
 //!
 //! They carry no stage, no URI, no latency and a gRPC status in place of the HTTP code; what can be
-//! told from method and resource name is put back into the form of an event.
+//! distinguished from method and resource name is put back into the form of an event.
 
 use super::general::Members;
 use crate::model::event::{Event, Level, Stage};

@@ -1,4 +1,4 @@
-//! One file of a memory cgroup, put into a sample. What is unknown is kept, what is wrong is told.
+//! One file of a memory cgroup, put into a sample. What is unknown is kept, what is wrong is reported.
 //! (Forms: the kernel's admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst, accounting/psi.rst.)
 
 use crate::model::memory::{Amount, Fields, Pressure, Sample, Stall, Version};

@@ -18,7 +18,7 @@ pub struct Group {
     pub folder: PathBuf,
     /// Its path below the hierarchy: `/` for the top.
     pub path: String,
-    /// Its folder in a v2 hierarchy beside v1, which tells the pressure.
+    /// Its folder in a v2 hierarchy beside v1, which shows the pressure.
     pub beside: Option<PathBuf>,
     /// `/proc/meminfo` of its machine.
     pub meminfo: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl Group {
                 Err(_) => folder.display().to_string(),
             };
             let group = Self { folder: folder.to_owned(), path, beside: None, meminfo: None, top: self.top.clone() };
-            // A group that goes away while it is read tells nothing of those below it.
+            // A group that goes away while it is read shows nothing of those below it.
             sample.above.extend(group.read_one(now));
         }
         let minimum =

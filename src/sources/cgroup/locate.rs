@@ -120,7 +120,7 @@ pub fn process_names(machine: &Machine, group: &Group) -> BTreeSet<String> {
         group.tree().into_iter().filter_map(|group| std::fs::read_to_string(group.folder.join("cgroup.procs")).ok());
     let pids: Vec<String> =
         pids.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
-    // A process of another PID namespace is told as 0: nobody knows what it is.
+    // A process of another PID namespace is reported as 0: nobody knows what it is.
     let name =
         |pid: &String| if pid == "0" { Some("?".to_owned()) } else { program(&machine.root.join("proc").join(pid)) };
     pids.iter().filter_map(name).collect()

@@ -2,7 +2,7 @@
 //! (Source: go.etcd.io/bbolt, internal/common. Numbers are little-endian, as on every machine that etcd supports.)
 //!
 //! Nothing of the file is trusted: every place is checked before it is read, a page is visited once, and what is
-//! wrong is told with its page and left out.
+//! wrong is reported with its page and left out.
 
 use super::map::Data;
 use std::fmt;
@@ -17,7 +17,7 @@ const BRANCH: u16 = 1;
 const LEAF: u16 = 2;
 const META: u16 = 4;
 const FREE: u16 = 0x10;
-/// The flags that tell what a page is.
+/// The flags that show what a page is.
 const KINDS: u16 = BRANCH | LEAF | META | FREE;
 /// Trees are not deeper: with two children a page, that would be more pages than any file has.
 const DEEPEST: usize = 64;
@@ -525,7 +525,7 @@ impl Used {
 
     /// Marks a page; false if it was marked.
     pub fn take(&self, page: u64) -> bool {
-        // What lies beyond is told as damage when it is read.
+        // What lies beyond is reported as damage when it is read.
         let Some(word) = self.bits.get((page / 64) as usize) else { return true };
         let bit = 1 << (page % 64);
         word.fetch_or(bit, Relaxed) & bit == 0

@@ -181,7 +181,7 @@ impl Database {
     /// Gives the keys that were written in a transaction to `each`. In a damaged tree they may not be found.
     pub fn keys_of(&self, transaction: u64, mut each: impl FnMut(&[u8])) {
         let Some((bucket, tree)) = &self.keys else { return };
-        // Tells whether there may be more behind.
+        // Notifies whether there may be more behind.
         let mut take = |leaf: Leaf<'_>| {
             for element in leaf.iter() {
                 match revision(element.key) {
@@ -313,7 +313,7 @@ impl Database {
 
     /// CRC-32C over the keys alone, without what the last compaction that was asked for has dropped or will drop: as
     /// `etcdctl endpoint hashkv` gives it, whether or not the compaction has ended. `dropped` are the transactions of
-    /// which something was dropped, ascending; `is_dropped` tells of a key's text and transaction whether it was.
+    /// which something was dropped, ascending; `is_dropped` reports a key's text and transaction whether it was.
     /// (Source: etcd server/storage/mvcc/hash.go.)
     pub fn kv_hash(
         &self,

@@ -1,7 +1,7 @@
 //! Kubernetes' values in etcd as the JSON that an apiserver would serve for them. (Source: apimachinery
 //! runtime/serializer, and the rules of Go's encoding/json for the struct tags that `schema` has.)
 //!
-//! No error tells anything of what a value holds: it may be a Secret.
+//! No error shows anything of what a value holds: it may be a Secret.
 
 use super::cbor_json;
 use super::mvcc::{self, Fields};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The largest value that is decoded. etcd takes requests of 1.5 MiB unless told otherwise.
+/// The largest value that is decoded. etcd takes requests of 1.5 MiB unless configured otherwise.
 pub const LARGEST: usize = 64 << 20;
 /// Values and members that an object may have: more than fit in [`LARGEST`] bytes of honest ones.
 const MAX_VALUES: usize = 4_000_000;

@@ -1,4 +1,4 @@
-//! Kubernetes' values in etcd: what can be told of an object cheaply. (Source: apimachinery
+//! Kubernetes' values in etcd: what can be determined of an object cheaply. (Source: apimachinery
 //! runtime/serializer/protobuf, apiserver storage/value; meta/v1 and coordination/v1 generated.proto.)
 
 use super::cbor;

@@ -28,7 +28,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// OpenMetrics pages end in `# EOF`; nothing else in a page tells. (Behind it there may be what does not belong
+    /// OpenMetrics pages end in `# EOF`; nothing else in a page shows. (Behind it there may be what does not belong
     /// there.)
     pub fn of(page: &[u8]) -> Self {
         let end = page.trim_ascii_end();

@@ -7,7 +7,7 @@ use super::{CommentKind, Item};
 use crate::model::sample::Sample;
 use std::collections::HashSet;
 
-/// Labels of one metric of a family, sorted: those that tell its points apart are left out.
+/// Labels of one metric of a family, sorted: those that distinguish its points are left out.
 type Group = Vec<(String, String)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Family {
         let suffix = name.strip_prefix(self.name.as_str()).unwrap_or_default();
         let label = |name: &str| sample.label(name).map(|value| value.decode().into_owned());
         let histogram = matches!(kind, Type::Histogram | Type::GaugeHistogram);
-        // The label that tells the points of one metric apart.
+        // The label that distinguishes the points of one metric.
         let point = match kind {
             Type::Summary if suffix.is_empty() => Some("quantile"),
             Type::StateSet => Some(self.name.as_str()),

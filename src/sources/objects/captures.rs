@@ -73,7 +73,7 @@ pub fn find(arguments: &[String]) -> Captures {
     let mut captures: BTreeMap<(String, PathBuf, Micros), (String, Objects)> = BTreeMap::new();
     let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| *argument == "-" || !argument.contains("://")) {
-        // What is wrong with an argument is told by whoever looks for other things in it.
+        // What is wrong with an argument is taken from whoever looks for other things in it.
         let Ok((files, from_folder)) = expand(argument) else { continue };
         for place in files {
             let Ok(mut source) = recognise(&place) else { continue };

@@ -1,4 +1,4 @@
-//! Pages of lists as they may be kept: without what may be a secret, and without what tells nothing here and is long.
+//! Pages of lists as they may be kept: without what may be a secret, and without what shows nothing here and is long.
 
 use serde_json::Value;
 

@@ -69,14 +69,14 @@ pub fn built_in() -> Result<FlowConfig, ObjectsError> {
 }
 
 /// Finds such objects below the folders among `arguments`: of each cluster those of the latest capture. What can't be
-/// read is told beside.
+/// read is reported beside.
 pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
     let mut errors = Vec::new();
     // (cluster, time, folder) → files: a capture is what lies in one folder.
     let mut captures: BTreeMap<(String, Option<Micros>, PathBuf), Captured> = BTreeMap::new();
     let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| place(Path::new(argument)).is_dir()) {
-        // What is wrong with a folder is told by whoever looks for logs in it.
+        // What is wrong with a folder is taken from whoever looks for logs in it.
         let Ok((files, _)) = expand(argument) else { continue };
         for place in files {
             let Ok(mut source) = recognise(&place) else { continue };
@@ -408,7 +408,7 @@ fn level(object: &Value) -> Result<PriorityLevel, String> {
         Some("Reject") | None => Limit::Reject,
         Some(other) => return Err(format!("limitResponse.type is '{other}', not Queue or Reject")),
     };
-    // v1beta3 can't tell 0 from nothing but by this annotation.
+    // v1beta3 can't distinguish 0 from nothing but by this annotation.
     let zero = metadata
         .annotations
         .is_some_and(|all| all.contains_key("flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"));

@@ -49,8 +49,8 @@ pub enum ListError {
     },
 }
 
-/// Takes all lists of `LISTS` whose kind is wanted. What can't be had is told beside; what of a list was had before is
-/// kept.
+/// Takes all lists of `LISTS` whose kind is wanted. What can't be had is reported beside; what of a list was had before
+/// is kept.
 pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Vec<ListError>) {
     let mut objects = Objects::default();
     let mut errors = Vec::new();

@@ -16,7 +16,7 @@ mod webhooks;
 use crate::sources::open::{Source, SourceError};
 use std::io::Read;
 
-/// The start of a file; `None` where it can't be read. Each look opens the file anew.
+/// The start of a file; `None` where it can't be read. Each look opens the file again.
 fn head(source: &mut Source, bytes: u64) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     source.reader().ok()?.take(bytes).read_to_end(&mut head).ok()?;

@@ -1,4 +1,4 @@
-//! What pods use, as metrics.k8s.io tells it: PodMetrics in files, or from a live cluster.
+//! What pods use, as metrics.k8s.io shows it: PodMetrics in files, or from a live cluster.
 
 use crate::model::objects::Amounts;
 use crate::model::quantity::Quantity;

@@ -1,7 +1,7 @@
 //! Go profiles, as pprof writes them: protobuf, or the legacy text form of heaps; packed or not.
 //!
-//! [`find`] finds them behind arguments; [`Profile::read`] unpacks and reads one. What is wrong with a profile is told
-//! with its place, and ends the reading: a part of a heap would be a wrong heap.
+//! [`find`] finds them behind arguments; [`Profile::read`] unpacks and reads one. What is wrong with a profile is
+//! reported with its place, and ends the reading: a part of a heap would be a wrong heap.
 
 mod find;
 mod numbers;
@@ -172,7 +172,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads on. The first bytes must be enough to tell text.
+    /// Reads on. The first bytes must be enough to decide text.
     fn go_on(&mut self, bytes: &[u8]) {
         let is_text = if self.length == 0 { bytes.starts_with(text::BEGINS) } else { !self.text.is_empty() };
         self.length += bytes.len();

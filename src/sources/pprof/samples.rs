@@ -1,5 +1,6 @@
 //! Samples of the protobuf form. Go writes them before the tables that they point into, so they are read as they come,
-//! by the profile's own numbers, with what a message needs to tell the place of each; and checked when all is known.
+//! by the profile's own numbers, with what a message needs to determine the place of each; and checked when all is
+//! known.
 
 use super::Fault;
 use super::numbers::{Ids, Numbers};
@@ -26,7 +27,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Reads a sample; what is wrong with it is told when the tables have been seen.
+    /// Reads a sample; what is wrong with it is reported when the tables have been seen.
     pub(super) fn add(&mut self, sample: Message<'_>, numbers: &mut Numbers) {
         if self.fault.is_some() {
             return;
@@ -70,8 +71,8 @@ impl Samples {
         fits.then_some(()).ok_or_else(|| Fault::at_byte(last, "exceeds the number of samples"))
     }
 
-    /// Whether nothing is wrong and no location has another number with us: told in a hurry, for that is how nearly all
-    /// profiles are.
+    /// Whether nothing is wrong and no location has another number with us: reported in a hurry, for that is how nearly
+    /// all profiles are.
     fn is_in_order(&self, types: usize, ids: &Ids) -> bool {
         let all_known =
             ids.in_order().is_some_and(|locations| self.calls.is_empty() || (self.largest as usize) < locations);
@@ -88,7 +89,7 @@ impl Samples {
         self.fault.is_none() && all_known && all_full && self.values.chunks(types.max(1)).all(add)
     }
 
-    /// Gives locations our numbers, and tells the first thing that is wrong.
+    /// Gives locations our numbers, and shows the first thing that is wrong.
     fn check(&mut self, stacks: &Stacks, ids: &Ids, numbers: &Numbers) -> Result<(), Fault> {
         let types = &stacks.types;
         let mut totals = vec![0i64; types.len()];

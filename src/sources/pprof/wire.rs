@@ -157,7 +157,7 @@ impl<'b> Field<'b> {
             Self::Number(number) => each(number),
             Self::Bytes(message) => {
                 let mut at = 0;
-                // Four bytes at once are told apart faster than one by one.
+                // Four bytes at once are distinguished faster than one by one.
                 while let Some(four) = message.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>) {
                     let four = u32::from_le_bytes(*four);
                     let short = [four & 0x7f, four >> 1 & 0x3f80, four >> 2 & 0x001f_c000];

@@ -79,7 +79,7 @@ pub(super) fn read(reader: impl Read, points: u64) -> Result<Answer, Unread> {
     match read {
         Ok(answer) => Ok(Answer { left_out: bound.left_out.get(), histograms: bound.histograms.get(), ..answer }),
         Err(_) if bound.is_exceeded.get() => Err(Unread::TooMany),
-        // A number that ends behind its point is no number to the parser: that it wanted more tells.
+        // A number that ends behind its point is no number to the parser: that it wanted more shows.
         Err(error) if error.is_io() || bound.is_over.get() => Err(Unread::Cut(error.to_string())),
         Err(error) => Err(Unread::Foreign(error.to_string())),
     }

@@ -36,7 +36,7 @@ pub enum Auth {
     None,
     /// With this bearer token.
     Bearer(String),
-    /// With the bearer token in this file, read anew for each question: Kubernetes replaces tokens within the hour.
+    /// With the bearer token in this file, read again for each question: Kubernetes replaces tokens within the hour.
     BearerFile(PathBuf),
     /// As `user:password`.
     Basic(String),
@@ -374,7 +374,7 @@ fn roots(path: &Path) -> Result<RootCerts, PromError> {
     Ok(RootCerts::new_with_certs(&found))
 }
 
-/// A body that tells how much of it has come.
+/// A body that shows how much of it has come.
 struct Counted<'w, R> {
     reader: R,
     watcher: &'w dyn Watcher,

@@ -266,7 +266,7 @@ pub fn fold_day(
         Slot { sealed: sealed(day), logs, from: begin, until: end },
         Slot { sealed: sealed(day + 1), logs: of(day + 1), from: end, until: end + HEAD },
     ];
-    // What is wrong with the neighbours is told when they are read themselves.
+    // What is wrong with the neighbours is reported when they are read themselves.
     let mut all = Vec::new();
     let result = merge(&slots, selector, &mut all, &mut |key, points| match fold(points) {
         Some(row) => each(Folded { key, points: &points[1], row }),

@@ -1,7 +1,7 @@
 //! The log: files of checksummed frames that are only appended to. (Form: docs/history.md.)
 //!
 //! A file holds samples of one day and belongs to one writer, which holds a lock on it. A frame that is whole and on
-//! disk is acknowledged. At the end of a file whose writer was killed there may be part of a frame: nobody was told
+//! disk is acknowledged. At the end of a file whose writer was killed there may be part of a frame: nobody was notified
 //! that it is safe, so it is no loss. What is wrong before that is.
 
 use crate::model::time::Micros;

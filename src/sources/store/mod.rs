@@ -117,7 +117,7 @@ pub struct DaysPlace {
     pub from: i32,
     /// The day behind its last.
     pub until: i32,
-    /// How often it was written anew.
+    /// How often it was written again.
     pub version: u64,
 }
 
@@ -133,7 +133,7 @@ impl DaysPlace {
 pub struct Listing {
     /// Logs by day.
     pub logs: BTreeMap<i32, Vec<PathBuf>>,
-    /// Files of points by day, and how often each was written anew.
+    /// Files of points by day, and how often each was written again.
     pub points: BTreeMap<i32, (PathBuf, u64)>,
     /// Files of days, months first.
     pub days: Vec<DaysPlace>,

@@ -46,7 +46,7 @@ impl Rows {
 
 impl Store {
     /// Gives every series that is meant, each once and in no order that means anything, with its days, ascending. What
-    /// can't be read is told in `losses`.
+    /// can't be read is reported in `losses`.
     ///
     /// The days are those that [`crate::model::series::DayFold`] makes of all points of the series in order, as long as
     /// the store has them.
@@ -60,7 +60,7 @@ impl Store {
         let listing = self.list()?;
         let memory = self.unsealed(&listing, ask, losses)?;
         let mut sources = vec![Rows::Memory(memory.into_iter())];
-        // The newest first: days written anew after their month was put together.
+        // The newest first: days written again after their month was put together.
         let within = |place: &&DaysPlace| place.from < ask.until && place.until > ask.from;
         // Labels are looked at once for a series, not once in each file.
         let named = Selector { name: ask.selector.name.clone(), labels: Vec::new() };
@@ -226,7 +226,7 @@ impl Store {
     }
 }
 
-/// The day as it is told, given whether the series ends with it.
+/// The day as it is reported, given whether the series ends with it.
 fn settled(row: Row, is_last: bool) -> Day {
     let sustained = if is_last { row.ended } else { row.day.sustained };
     Day { sustained, ..row.day }

@@ -1,5 +1,5 @@
 //! A Parquet file of the store, read a row group at a time. Before anything is decoded its bytes are checked by the
-//! sums in the index that lies beside the file, so that damage costs a row group and is told, and never reaches a
+//! sums in the index that lies beside the file, so that damage costs a row group and is reported, and never reaches a
 //! decoder.
 
 use crate::model::series::Selector;

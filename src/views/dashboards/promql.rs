@@ -31,7 +31,7 @@ pub fn expand(expr: &str) -> String {
     out
 }
 
-/// `topk` chooses anew at each step, so that lines break off; in a graph the ten with the highest maximum are meant.
+/// `topk` chooses again at each step, so that lines break off; in a graph the ten with the highest maximum are meant.
 pub fn of_all_time(expr: String) -> String {
     let inner = expr.strip_prefix("topk(10, ").and_then(|rest| rest.strip_suffix(')'));
     inner.map(|own| format!("({own}) and topk(10, max_over_time(({own})[$range:1m] @ end()))")).unwrap_or(expr)

@@ -7,11 +7,11 @@ use crate::model::time::{self, SECOND};
 use crate::views::markdown::escape;
 use std::io::{self, Write};
 
-/// Causes that are told with their evidence.
+/// Causes that are reported with their evidence.
 const CAUSES: usize = 4;
-/// Evidence of each that is told.
+/// Evidence of each that is reported.
 const EVIDENCE: usize = 5;
-/// Findings that are told.
+/// Findings that are reported.
 const FINDINGS: usize = 15;
 
 /// Code, whatever is in it: a fence longer than any that it holds.

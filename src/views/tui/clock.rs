@@ -28,7 +28,7 @@ pub struct Clock {
     /// Windows end at whole multiples of this, where logs are held as tiles of this length.
     pub tile: Micros,
     speed: usize,
-    /// What time it was when it was last told.
+    /// What time it was when it was last reported.
     told: Option<Micros>,
 }
 

@@ -14,7 +14,7 @@ pub struct SourceKinds {
     pub ends: Vec<String>,
     /// Stores and files with series in time.
     pub history: Vec<String>,
-    /// Of these the stores that record keeps: they tell how fast quotas fill, too.
+    /// Of these the stores that record keeps: they show how fast quotas fill, too.
     pub stores: Vec<String>,
     /// What the sources cover in time.
     pub span: Option<Span>,

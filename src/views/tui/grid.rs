@@ -374,7 +374,7 @@ impl Grid {
         }
     }
 
-    /// Rows that tell how grave they are look like it.
+    /// Rows that show how grave they are look like it.
     fn style_of(&self, row: &[Value], theme: &Theme) -> ratatui::style::Style {
         let told = self
             .columns

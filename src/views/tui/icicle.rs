@@ -187,7 +187,7 @@ impl Icicle {
                 open.push((child, from, to - from, y + 1));
                 (end, shown) = (to, shown + 1);
             }
-            // What is left is too narrow to be told apart.
+            // What is left is too narrow to be distinguished.
             let rest: u64 = self.nodes[node].children.iter().skip(shown).map(|child| self.width_of(*child)).sum();
             let until = place(sum.max(sum + rest)).min(x + width);
             if rest > 0 && until > end {

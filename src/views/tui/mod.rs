@@ -162,7 +162,7 @@ pub enum Effect {
     },
     /// What was read live is to be written as a bundle.
     Save(String),
-    /// All of the screen is to be drawn anew, whatever stands there.
+    /// All of the screen is to be drawn again, whatever stands there.
     Redraw,
     /// The program is to be put to sleep until the shell wakes it.
     Suspend,

@@ -15,7 +15,7 @@ use crate::views::tui::want::Role;
 /// A part of a tab.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Which of the answer's wants tells it.
+    /// Which of the answer's wants shows it.
     pub want: usize,
     /// What it shows.
     pub body: Body,
@@ -112,7 +112,7 @@ pub struct Answer {
     pub marks: Vec<Mark>,
     /// The load in time.
     pub course: Option<Course>,
-    /// What could not be told, and why.
+    /// What could not be determined, and why.
     pub errors: Vec<String>,
 }
 

@@ -111,7 +111,7 @@ pub struct State {
     pub pivot: Pivot,
     /// How it was before one looked into rows.
     pub pivots: Vec<Pivot>,
-    /// Whether traffic is told by metrics although there are logs.
+    /// Whether traffic is taken from metrics although there are logs.
     pub by_metrics: bool,
     /// Whether the first and the last snapshot are compared.
     pub compares: bool,
@@ -238,7 +238,7 @@ impl State {
         Some(Effect::Ask(ask))
     }
 
-    /// Asks tabs that are not looked at for their findings, each now and then: while all is live, no report tells of
+    /// Asks tabs that are not looked at for their findings, each now and then: while all is live, no report reports
     /// all of the time.
     pub(super) fn ask_around(&mut self) -> Vec<Effect> {
         if !self.is_live || !self.clock.is_playing {

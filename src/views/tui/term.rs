@@ -77,7 +77,7 @@ fn give_back() {
 }
 
 /// Should the thread that draws panic, the terminal is given back before anything is said. What happens to others is
-/// theirs to tell.
+/// theirs to report.
 fn guard() {
     let ours = std::thread::current().id();
     let before = std::panic::take_hook();

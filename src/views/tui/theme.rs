@@ -67,7 +67,7 @@ impl Theme {
         }
     }
 
-    /// Colours that people who see fewer of them can tell apart: blue, orange, and how bright they are. (After Okabe
+    /// Colours that people who see fewer of them can distinguish: blue, orange, and how bright they are. (After Okabe
     /// and Ito.)
     pub fn safe() -> Self {
         let bold = Style::new().add_modifier(Modifier::BOLD);

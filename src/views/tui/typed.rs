@@ -190,7 +190,7 @@ impl State {
         vec![Effect::Export { want, rows, path: path.to_owned() }]
     }
 
-    /// What tells the part that is in view.
+    /// What shows the part that is in view.
     pub(super) fn shown_want(&self) -> Option<Want> {
         let part = self.pane().part();
         if self.tab == Tab::Overview && part.is_none_or(|part| matches!(part.body, Body::Load)) {

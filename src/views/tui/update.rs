@@ -501,7 +501,7 @@ impl State {
     }
 
     /// Copies what one can run: the commands of the finding that is looked at, each on a line, else the command that
-    /// tells what is shown.
+    /// shows what is shown.
     fn copy(&mut self) -> Vec<Effect> {
         let finding = match (&self.popup, self.pane().part().map(|part| &part.body)) {
             (Some(popup), _) => Some(popup.commands.clone()),

@@ -1,4 +1,4 @@
-//! `plimsoll quota alert` across kills, restarts and changes of clocks: who is told what and when is what an
+//! `plimsoll quota alert` across kills, restarts and changes of clocks: who is notified of what and when is what an
 //! independent model says.
 
 use crate::alert_lab::AlertLab;
@@ -190,7 +190,7 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
             }
         }
     }
-    // By channel and owner, in order: what was told is what the model says.
+    // By channel and owner, in order: what was reported is what the model says.
     for (name, owner) in scenario["owners"].as_object().unwrap() {
         let wanted: Vec<String> = truth["messages"]
             .as_array()
@@ -229,7 +229,7 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     if chats.iter().collect::<BTreeSet<_>>().len() > wanted || chats.len() < wanted {
         faults.push(format!("{} messages to chat, the model has {wanted}", chats.len()));
     }
-    // What Alertmanager was told last of each alert: what stands and was told stands there, the rest has ended.
+    // What Alertmanager was reported last of each alert: what stands and was reported stands there, the rest has ended.
     let end: jiff::Timestamp = runs.last().unwrap()["now"].as_str().unwrap().parse().unwrap();
     let mut last: BTreeMap<String, bool> = BTreeMap::new();
     for alert in accepted.iter().filter(|one| one["channel"] == "pages").flat_map(|one| one["body"].as_array().unwrap())

@@ -297,7 +297,7 @@ fn link(from: &Path, to: &Path) {
 }
 
 impl Server {
-    /// Starts one with more flags; `ready` tells whether it answers, by its URL.
+    /// Starts one with more flags; `ready` shows whether it answers, by its URL.
     pub(crate) fn start(scheme: &str, flags: &[String], ready: impl Fn(&str) -> bool) -> Self {
         let home = folder();
         link(&history().0, &home.path().join("data"));

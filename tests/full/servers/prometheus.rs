@@ -96,7 +96,7 @@ fn sixty_days_come_out_as_they_went_in() {
     // With a longer step no peak is missed.
     let (hourly, _) = days(&endpoint(&server.url, LIMIT), "quota-used", &window(START, END, 3_600));
     compare(truth, "used", &hourly, START, END, 3_600);
-    // The test can tell: a peak that is another is found.
+    // The test can see: a peak that is another is found.
     let mut wrong = used.clone();
     wrong.values_mut().next().unwrap()[7].max += 0.001;
     assert!(std::panic::catch_unwind(|| compare(truth, "used", &wrong, START, END, EVERY)).is_err());

@@ -1,4 +1,4 @@
-//! Two clients that overwrite one another's object in turns, most of the time without a conflict that would tell them.
+//! Two clients that overwrite one another's object in turns, most of the time without a conflict that would show them.
 
 use super::{ClientFinding, Clients, describe, name, path, resource, series};
 use crate::analysis::clients::Profile;

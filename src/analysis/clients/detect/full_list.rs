@@ -30,7 +30,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         };
         let total: u64 = large.iter().map(|(row, (size, _))| row.requests * size.bytes).sum();
         // Where nearly all of its LISTs are such, so are those that were on their way together. Longer tiles do not
-        // tell.
+        // show.
         let lists = one.sum(|row| row.verb == "list") as f64;
         let at_once = (clients.pulse() == 1 && minutes.total() >= NEARLY_ALL * lists).then_some(one.lists_at_once.most);
         let burst = at_once.map(|count| count * largest.bytes);

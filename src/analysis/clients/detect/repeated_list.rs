@@ -34,7 +34,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let gaps = one.gaps(Fact::Reread);
-        // Rereads are of LISTs and GETs together: they tell a period only where nearly all are LISTs.
+        // Rereads are of LISTs and GETs together: they show a period only where nearly all are LISTs.
         let pure = one.sum(|row| row.verb == "get") * 10 <= one.sum(is_list);
         let period = gaps.quantile(0.5).filter(|_| pure).map(|gap| gap / 1e6);
         let regular = gaps.quantile(0.9).zip(period).is_some_and(|(p90, period)| p90 / 1e6 <= REGULAR * period);

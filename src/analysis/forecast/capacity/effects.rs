@@ -50,7 +50,7 @@ pub struct Effects<'h> {
     assumed: BTreeMap<String, Option<Assumption>>,
     /// The order in which it was used.
     used: Vec<String>,
-    /// What can't be told, in sentences without their period.
+    /// What can't be determined, in sentences without their period.
     pub unknown: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
 //! The capacity model: what becomes of limits when pods, objects or nodes are added.
 //!
 //! How far a series moves is taken from what the history shows to go together, or else from what there is now. Every
-//! ratio that is used is told. A series that is moved by a constant reaches its limit when the series as it is reaches
-//! a limit that is lower by as much: so the same forecast answers, and its range stays as honest as it was.
+//! ratio that is used is reported. A series that is moved by a constant reaches its limit when the series as it is
+//! reaches a limit that is lower by as much: so the same forecast answers, and its range stays as honest as it was.
 
 mod effects;
 mod observed;
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub assumptions: Vec<Assumption>,
     /// Objects of resources that are added: their name, how many there are, how many there will be.
     pub lists: Vec<(String, f64, f64)>,
-    /// What can't be told, in sentences without their period.
+    /// What can't be determined, in sentences without their period.
     pub unknown: Vec<String>,
 }
 

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 /// Days that are looked at.
 const DAYS: i64 = 60;
 
-/// Days that both must be known on for a slope to be told.
+/// Days that both must be known on for a slope to be reported.
 const MIN_DAYS: usize = 10;
 
-/// How much of its own height something must have varied by, for what follows it to be told.
+/// How much of its own height something must have varied by, for what follows it to be reported.
 const VARIED: f64 = 0.1;
 
 /// The highest value of each day.
@@ -132,7 +132,7 @@ impl<'h> Observed<'h> {
     pub fn nodes(&self) -> Daily {
         let counted = self.objects("nodes");
         if counted.is_empty() {
-            // Each node once: by whichever resource is told of most of them.
+            // Each node once: by whichever resource is reported most of them.
             let of = |resource: &str| {
                 self.sum(
                     |series| {
@@ -198,7 +198,7 @@ pub enum Sure {
     Measured,
     /// Both varied together, but the slope may be quite another.
     Rough,
-    /// What is there now, divided: nothing varied enough to tell more.
+    /// What is there now, divided: nothing varied enough to decide more.
     Untested,
     /// It follows from what words mean.
     Given,

@@ -1,4 +1,4 @@
-//! What becomes of a plan, told: a table below that of series, the assumptions, the same in JSON.
+//! What becomes of a plan, reported: a table below that of series, the assumptions, the same in JSON.
 
 use super::{Assumption, Moved, Outcome};
 use crate::analysis::forecast::report::number;

@@ -18,7 +18,7 @@ fn grid(value: impl Fn(f64) -> f64) -> Grid {
     Grid { from: START, step: DAY, values: (0..DAYS).map(|day| value(day as f64)).collect() }
 }
 
-/// Pods of web: they rise and fall, so that what follows them can be told from what only grows.
+/// Pods of web: they rise and fall, so that what follows them can be distinguished from what only grows.
 fn web(day: f64) -> f64 {
     100.0 + 10.0 * (day % 7.0)
 }

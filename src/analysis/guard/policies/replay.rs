@@ -1,4 +1,4 @@
-//! What a policy would have said to a request in an audit log, as far as the log and what lies beside it tell.
+//! What a policy would have said to a request in an audit log, as far as the log and what lies beside it show.
 
 use super::{Match, Policy, Terms};
 use serde_json::Value;
@@ -207,7 +207,7 @@ impl New {
         Self {
             replicas: FieldValue::Set(object["spec"]["replicas"].as_i64().unwrap_or(unsaid)),
             confirmed: FieldValue::Set(text(object, "annotations", &terms.confirm_replicas)),
-            // It is there in any case; whether it is another can't be told without defaults.
+            // It is there in any case; whether it is another can't be determined without defaults.
             template: FieldValue::Unknown,
         }
     }

@@ -21,7 +21,7 @@ pub struct PoliciesInput {
     pub events: u64,
     /// Requests that were not held.
     pub beyond: u64,
-    /// The database that tells what objects were like.
+    /// The database that shows what objects were like.
     pub database: Option<String>,
     /// Rows to show.
     pub top: Option<usize>,

@@ -14,7 +14,7 @@ use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::quantile::Buckets;
 use std::collections::BTreeMap;
 
-/// What metrics tell of a webhook.
+/// What metrics report a webhook.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// Calls a second.
@@ -39,7 +39,7 @@ impl Measured {
     }
 }
 
-/// What metrics tell, by the webhooks' names.
+/// What metrics show, by the webhooks' names.
 pub fn measured(facts: &Facts) -> BTreeMap<String, Measured> {
     let mut found: BTreeMap<String, Measured> = BTreeMap::new();
     let mut buckets: BTreeMap<String, Buckets> = BTreeMap::new();

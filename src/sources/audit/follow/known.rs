@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How much of a file's start is compared. The first line's audit id and times stand within.
 pub(super) const HEAD: usize = 4096;
 
-/// A start shorter than this tells no two files apart.
+/// A start shorter than this shows no two files apart.
 const TELLING: usize = 64;
 
 /// A file that no folder has shown for so long is forgotten.
@@ -100,7 +100,7 @@ impl Head {
         &self.0
     }
 
-    /// Whether it is long enough to tell this log from any other: a whole line, or a good part of one.
+    /// Whether it is long enough to decide this log from any other: a whole line, or a good part of one.
     pub(super) fn is_distinctive(&self) -> bool {
         is_distinctive(&self.0)
     }

@@ -385,7 +385,7 @@ impl Pipe {
     }
 }
 
-/// Tells by what comes first how to read the rest.
+/// Notifies by what comes first how to read the rest.
 fn recognised(mut reader: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let head = first(&mut reader, 4)?;
     let packing = packing(&head);

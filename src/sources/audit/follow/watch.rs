@@ -55,7 +55,7 @@ pub(super) struct Candidate {
     pub(super) packing: Packing,
     /// What it begins with, unpacked.
     pub(super) head: Head,
-    /// As much of its start, unpacked, as it takes to tell what it holds.
+    /// As much of its start, unpacked, as it takes to determine what it holds.
     pub(super) start: Vec<u8>,
     /// Where to begin.
     pub(super) from: u64,
@@ -74,7 +74,7 @@ impl Candidate {
         if packing != Packing::None {
             let mut plain = Vec::new();
             if let Ok(reader) = open::unpack(packing, Cursor::new(&start)) {
-                // What can't be unpacked is met again by whoever reads the file, and told.
+                // What can't be unpacked is met again by whoever reads the file, and reported.
                 let _ = io::Read::read_to_end(&mut io::Read::take(reader, open::HEAD as u64), &mut plain);
             }
             start = plain;
@@ -179,7 +179,7 @@ impl Follower {
             self.gone.retain(ClosedFile::lasts);
         }
         let any = !found.is_empty();
-        // By the first event; of those that tell none, by the last write. A rotated name stands before the
+        // By the first event; of those that show none, by the last write. A rotated name stands before the
         // name that the log is written under.
         found.sort_by(|a, b| {
             let key = |c: &Candidate| (c.first.is_none(), c.first, c.stamp.written(), !is_rotated(&c.path));

@@ -31,7 +31,7 @@ pub(super) fn config(access: &Access, endpoint: &Endpoint) -> Result<ClientConfi
     let builder = builder.with_root_certificates(roots);
     let Some((certificate, key)) = &access.identity else { return Ok(builder.with_no_client_auth()) };
     let chain = certificates(certificate)?;
-    // What is wrong with a key is not told: its text is secret.
+    // What is wrong with a key is not reported: its text is secret.
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
         rustls::pki_types::pem::Error::Io(error) => wrong(key, &error.to_string()),
         _ => wrong(key, "holds no private key in PEM"),
