@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 static RUNBOOKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/docs/runbooks");
 const FINDINGS: &str = include_str!("../../docs/findings.md");
-const GUARD: &str = include_str!("../../docs/guard.md");
+const GUARD: &str = include_str!("../../docs/commands/guard.md");
 const METRICS: &str = include_str!("../../docs/metrics.md");
 const GLOSSARY: &str = include_str!("../../docs/glossary.md");
 

@@ -25,7 +25,7 @@ EXAMPLES
 
 The skew is the busiest's share times the number of apiservers: 1 is even, their number is all on one. What \
 --goaway-chance is expected to
-do, and what it takes for granted: docs/balance.md.")]
+do, and what it takes for granted: docs/commands/balance.md.")]
 pub struct Args {
     /// Audit logs and metrics pages of all apiservers: files, folders, globs, bundles.
     #[arg(value_name = "SOURCE", required = true)]

@@ -49,7 +49,7 @@ use std::path::Path;
 
 Changes are reported where they exceed the noise of each number, with 95 % \
      confidence for all of them at
-once. Method: docs/compare.md.")]
+once. Method: docs/commands/compare.md.")]
 pub struct Args {
     /// The earlier state: audit logs, metrics pages, bundles, databases of etcd, heap profiles, copies of cgroups.
     #[arg(value_name = "BEFORE")]
@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "PCT", default_value = "5%", value_parser = share)]
     at_least: f64,
     /// Exit with 1 if this rose by more, beyond noise (repeatable): rps=10%, clients.rps=30%, latency.p99_ms=50%,
-    /// db_bytes=20%; docs/compare.md has all.
+    /// db_bytes=20%; docs/commands/compare.md has all.
     #[arg(long, value_name = "METRIC=PCT")]
     fail_on_increase: Vec<Limit>,
 }

@@ -44,7 +44,7 @@ use std::sync::Arc;
      plimsoll controllers kube-controller-manager.txt --top 50   # one page: totals since the process \
      started
 
-Columns, how pods are grouped, limits of the method: docs/controllers.md.")]
+Columns, how pods are grouped, limits of the method: docs/commands/controllers.md.")]
 pub struct Args {
     /// Metrics pages, audit logs, pods (kubectl get -o json|yaml, or a database of etcd): files, folders, globs,
     /// bundles, URLs.

@@ -47,7 +47,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             ..Table::default()
         },
         lead: vec![format!(
-            "{} written to {}; docs/dashboards.md explains how to import them.",
+            "{} written to {}; docs/commands/dashboards.md explains how to import them.",
             counted(files.len() as u64, "file"),
             args.to.display()
         )],

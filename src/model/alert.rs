@@ -421,7 +421,7 @@ pub struct GuardEvent {
     pub at: Micros,
     /// When the last was.
     pub last: Micros,
-    /// Its kind, as docs/guard.md names it.
+    /// Its kind, as docs/commands/guard.md names it.
     pub kind: String,
     /// How grave it is.
     pub level: Level,

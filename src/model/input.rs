@@ -142,9 +142,9 @@ impl LossKind {
                 ("does not conform to OpenMetrics", "the sample was used; report it to the exporter's maintainers")
             }
             Self::PageCutOff => {
-                ("is where the page ends early", "take the page again; the lines before this one were used")
+                ("ends a page that is cut off", "take the page again; the lines before this one were used")
             }
-            Self::NoSamples => ("is all of a page without samples", "take the page again"),
+            Self::NoSamples => ("belongs to a page without samples", "take the page again"),
             Self::PageTooLong => {
                 ("is longer than 1 GiB", "the data before this place was used; drop metrics at the source")
             }

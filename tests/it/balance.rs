@@ -125,7 +125,7 @@ fn a_restart_is_followed() {
     let (back, truth_back) = (number(&b["recovered_s"]), number(&truth["back"]));
     assert!(back >= truth_back - 10.0 && back <= truth_back + 30.0, "{back}, not {truth_back}");
     let table = plimsoll(&["balance", scratch.path().to_str().unwrap()]).stdout;
-    assert!(table.contains("it had its share of requests again after"), "{table}");
+    assert!(table.contains("it got its share of requests again after"), "{table}");
     // While it is down and coming back: one apiserver carries all, since it went.
     let report = plimsoll(&["balance", scratch.path().to_str().unwrap(), "--until", "2026-11-20T09:24:00Z"]).stdout;
     assert!(
@@ -195,7 +195,7 @@ fn what_a_newcomer_stumbled_over() {
 fn what_is_even_or_alone_is_said_so() {
     let alone = plimsoll(&["balance", &sample("quiet")]);
     alone.exits(0);
-    assert!(alone.stdout.contains("only apiserver-0 is in these sources"), "{}", alone.stdout);
+    assert!(alone.stdout.contains("these sources cover only apiserver-0"), "{}", alone.stdout);
     let wrong = plimsoll(&["balance", &sample("quiet"), "--where", "verb=list"]);
     assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
     let wrong = plimsoll(&["balance", &sample("quiet/metrics"), "--where", "user=x"]);

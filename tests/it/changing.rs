@@ -85,7 +85,7 @@ fn a_database_that_is_cut_while_it_is_mapped_ends_with_a_message() {
     let output = tracer.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.code() == Some(3) && told.contains("became shorter while it was read"),
+        output.status.code() == Some(3) && told.contains("the database shrank while it was read"),
         "{:?}: {told}",
         output.status
     );

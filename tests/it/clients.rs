@@ -715,7 +715,7 @@ fn writes_that_change_nothing() {
     let lease = "/api/v1/namespaces/a/configmaps/c";
     let report: Value =
         serde_json::from_str(&Log::default().every(APP, "update", lease, 9000, 40, 200).run(&[]).stdout).unwrap();
-    assert!(report["coverage"]["unknown"].to_string().contains("writes that change nothing"), "{report}");
+    assert!(report["coverage"]["unknown"].to_string().contains("no-op writes"), "{report}");
     assert!(!report["findings"].to_string().contains("client-unchanged-writes"), "{report}");
 }
 
@@ -980,12 +980,12 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
     assert_eq!(without["coverage"]["levels"].as_object().unwrap().keys().collect::<Vec<_>>(), ["Metadata"]);
     let said = |report: &Value| report["coverage"]["unknown"].to_string();
     assert!(
-        said(&without).contains("writes that change nothing") && said(&without).contains("how much LISTs return"),
+        said(&without).contains("no-op writes") && said(&without).contains("the size of LIST responses"),
         "{}",
         said(&without)
     );
     assert!(
-        !said(&with).contains("writes that change nothing") && !said(&with).contains("how much LISTs return"),
+        !said(&with).contains("no-op writes") && !said(&with).contains("the size of LIST responses"),
         "{}",
         said(&with)
     );

@@ -339,7 +339,7 @@ fn what_a_newcomer_stumbled_over() {
     assert!(rps["verdict"] == "few" && rps["after"].as_f64() > Some(1.0), "{rps}");
     // A surge within a longer window is named, if only as one that may be chance.
     let table = plimsoll(&["compare", &sample("list-storm"), "--at", "09:22"]).stdout;
-    let (_, unsure) = table.split_once("Large changes that may be chance").unwrap_or_else(|| panic!("{table}"));
+    let (_, unsure) = table.split_once("Large changes that may be noise").unwrap_or_else(|| panic!("{table}"));
     assert!(unsure.contains("event-spammer") || unsure.contains("node-agent"), "{table}");
     // A limit that nothing can be checked by fails, and one that makes no sense is refused.
     let (quiet, storm) = (sample("quiet/audit"), sample("list-storm/audit"));
@@ -356,7 +356,7 @@ fn what_a_newcomer_stumbled_over() {
 fn mistakes_are_met_with_the_next_step() {
     let storm = sample("list-storm");
     for (args, hint) in [
-        (vec!["compare", &storm], "name BEFORE and AFTER"),
+        (vec!["compare", &storm], "give BEFORE and AFTER"),
         (vec!["compare", &storm, &storm, "--before", "09:00"], "FROM..TO"),
         (vec!["compare", &storm, &storm, "--before", "10:00..09:00"], "ends before it begins"),
         (vec!["compare", &storm, &storm, "--where", "verb=list"], "conditions may be about"),

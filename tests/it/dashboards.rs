@@ -421,12 +421,16 @@ fn documents_have_each_board_and_each_alert() {
     let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
     let page = read("dashboards.md");
     for board in boards().unwrap() {
-        assert!(page.contains(&format!("`{}`", board.id)), "docs/dashboards.md does not describe {}", board.id);
+        assert!(
+            page.contains(&format!("`{}`", board.id)),
+            "docs/commands/dashboards.md does not describe {}",
+            board.id
+        );
     }
     let rules = rules().unwrap();
     assert!(
         page.contains(&alert_table(&rules)),
-        "the table of alerts in docs/dashboards.md should be\n{}",
+        "the table of alerts in docs/commands/dashboards.md should be\n{}",
         alert_table(&rules)
     );
     let mut runbooks: BTreeSet<String> = BTreeSet::new();

@@ -347,10 +347,7 @@ fn selectors_select_and_mistakes_are_said() {
     assert!(plimsoll(&["etcd", "extract", &path]).exits(2).stderr.contains("--deleted-since"));
     assert!(plimsoll(&["etcd", "extract", &path, "-n", "web", "-o", "csv"]).exits(2).stderr.contains("-o yaml"));
     assert!(
-        plimsoll(&["etcd", "extract", &path, "--name", "none-such"])
-            .exits(3)
-            .stderr
-            .contains("no object that lives matches")
+        plimsoll(&["etcd", "extract", &path, "--name", "none-such"]).exits(3).stderr.contains("no live object matches")
     );
 }
 

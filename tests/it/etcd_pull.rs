@@ -102,7 +102,7 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
     let totals = checked(&ran, &file);
     assert_eq!((&totals["endpoint"], totals["revision"].as_u64()), (&Value::from(member.url.as_str()), Some(21)));
     assert!(
-        ran.stderr.contains(&format!("{nobody}: ")) && ran.stderr.contains("nothing listens there"),
+        ran.stderr.contains(&format!("{nobody}: ")) && ran.stderr.contains("check host and port"),
         "{}",
         ran.stderr
     );
@@ -287,5 +287,5 @@ fn certificates_of_both_sides() {
     let ran = pull(&by_name, &file, &access);
     assert!(ran.exits(3).stderr.contains("another name"), "{}", ran.stderr);
     let plain = pull(&member.url.replace("https", "http"), &file, &[]);
-    assert!(plain.exits(3).stderr.contains("is it https://?"), "{}", plain.stderr);
+    assert!(plain.exits(3).stderr.contains("it may require https://"), "{}", plain.stderr);
 }

@@ -233,5 +233,5 @@ fn a_bundle_with_two_databases_is_compared_with_itself() {
     let [before, after] = ["before", "after"].map(|name| sample(&format!("quiet/etcd/{name}.db.zst")));
     let rows = |args: &[&str]| plimsoll(&[&["etcd", "diff"], args, &["-o", "json"]].concat()).json(0)["rows"].clone();
     assert_eq!(rows(&[&bundle]), rows(&[&before, &after]));
-    assert!(plimsoll(&["etcd", "diff", &before]).exits(3).stderr.contains("not two etcd databases"));
+    assert!(plimsoll(&["etcd", "diff", &before]).exits(3).stderr.contains("fewer than two etcd databases"));
 }

@@ -254,7 +254,7 @@ fn parts_of_the_cluster_are_fenced_only_by_force() {
             assert_eq!(plain.exits(0).stdout, forced.stdout);
         } else {
             assert!(
-                plain.exits(2).stderr.contains("--force does it all the same") && plain.stdout.is_empty(),
+                plain.exits(2).stderr.contains("--force overrides this") && plain.stdout.is_empty(),
                 "{}",
                 plain.stderr
             );
@@ -266,7 +266,7 @@ fn parts_of_the_cluster_are_fenced_only_by_force() {
 fn what_must_not_or_can_not_be_fenced() {
     let storm = sample("list-storm");
     for (args, said) in [
-        (&["--emit", "fence"][..], "name it with --client"),
+        (&["--emit", "fence"][..], "give --client USER"),
         (&["--emit", "flowschema", "--client", "system:kube-scheduler"], "part of the control plane"),
         (&["--emit", "flowschema", "--client", "system:node:hollow-001"], "nodes report through it"),
         (&["--emit", "flowschema", "--client", "system:serviceaccount:kube-system:x"], "part of the control plane"),

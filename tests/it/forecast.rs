@@ -152,7 +152,7 @@ fn odd_series_are_met_with_words_and_no_nonsense() {
     let ran =
         plimsoll(&["forecast", &path, "--ended", "--limit", ".=100", "--horizon", "90d", "--step", "1h", "-o", "json"]);
     let report = ran.json(0);
-    assert!(ran.stderr.contains("240 values left out: no finite numbers"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("240 values left out: not finite numbers"), "{}", ran.stderr);
     let rows = rows(&report);
     assert_eq!(rows.len(), series.len());
     let verdict = |name: &str| rows[name]["verdict"].as_str().unwrap();
@@ -219,13 +219,13 @@ fn what_if_is_told_with_what_is_assumed() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|one| one["name"] == "requests.cpu a pod of web" && one["sure"] == "measured")
+            .any(|one| one["name"] == "requests.cpu per pod of web" && one["sure"] == "measured")
     );
     let table =
         plimsoll(&["forecast", &growth_file(), "--horizon", "60d", "--add", "web:+10 pods", "--from", "2026-12-01"]);
     assert!(
         table.stdout.contains("With web:+10 pods from 2026-12-01:")
-            && table.stdout.contains("Assumed: requests.cpu a pod of web"),
+            && table.stdout.contains("Assumed: requests.cpu per pod of web"),
         "{}",
         table.stdout
     );
@@ -263,7 +263,7 @@ fn what_a_newcomer_stumbled_over() {
     assert!((per_week / (28.6e6 * 7.0) - 1.0).abs() < 0.1, "{found}");
     // No further than twice the history, and it is said.
     let ran = plimsoll(&["forecast", &growth_file(), "--select", "cgroup", "--horizon", "200d"]);
-    assert!(ran.stdout.contains(">120d") && ran.stdout.contains("all less far ahead"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(">120d") && ran.stdout.contains("all to a shorter horizon"), "{}", ran.stdout);
     // A limit that limits nothing, a name of the table.
     let ran = plimsoll(&["forecast", &growth_file(), "--limit", "all objects=40k", "--limit", "nothing=1"]);
     assert!(

@@ -248,12 +248,12 @@ fn what_makes_no_sense_is_refused_with_the_next_step() {
     let [good, text, binary, half, nothing, empty, wrong, absent] =
         [&good, &text, &binary, &half, &nothing, &empty, &wrong, &absent].map(|path| path.as_str());
     let cases: [(&[&str], i32, &str); 18] = [
-        (&[], 2, "name a SOURCE"),
+        (&[], 2, "give a SOURCE"),
         (&[absent], 3, "check the path"),
         (&[folder], 3, "record"),
         (&[empty], 3, "no series here can be forecast"),
         (&[nothing], 3, "no series here can be forecast"),
-        (&[text], 3, "notes.txt:1: there is no column 'name'"),
+        (&[text], 3, "notes.txt:1: no column 'name'"),
         (&[binary], 3, "binary"),
         (&[good, "--step", "7h"], 2, "1h, 15m, 1d"),
         (&[good, "--horizon", "soon"], 2, "12h, 30d, 8w"),

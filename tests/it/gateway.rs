@@ -100,11 +100,11 @@ fn what_must_not_be_limited_is_not() {
     let whom: Vec<String> =
         rows["rows"].as_array().unwrap().iter().map(|row| format!("{} {}", row["gateway"], row["match"])).collect();
     assert_eq!(whom, ["\"kubegateway\" \"fine\"", "\"envoy\" \"a4\"", "\"envoy\" \"a6\""], "{}", ran.stderr);
-    for said in ["system:kube-scheduler", "kube-system:dns", "team-*", "take its name for a pattern"] {
+    for said in ["system:kube-scheduler", "kube-system:dns", "team-*", "treat its name as a pattern"] {
         assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
     }
     let asked = log.run(&["--client", "system:kube-scheduler"]);
-    assert!(asked.exits(2).stderr.contains("--force makes one all the same"), "{}", asked.stderr);
+    assert!(asked.exits(2).stderr.contains("--force overrides this"), "{}", asked.stderr);
     assert_eq!(log.limits(&["--client", "system:kube-scheduler", "--force"]).len(), 2);
     let mut quiet = Log::default();
     quiet.add("a", "b/v1", 0);
@@ -284,7 +284,7 @@ fn watch_caches_hold_what_an_independent_count_says() {
     }
     let people = plimsoll(&["clients", &sample("list-storm"), "--emit", "watch-cache"]).exits(0).stdout.clone();
     assert!(
-        people.contains("allowWatchBookmarks=true") && people.contains("--watch-cache-sizes is ignored"),
+        people.contains("allowWatchBookmarks=true") && people.contains("only 0 has an effect"),
         "{people}"
     );
     // After a restart caches begin empty, and hold no more than what came since; else 75 s at least.

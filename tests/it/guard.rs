@@ -166,7 +166,7 @@ fn other_forms_of_the_log_hold_the_same() {
     assert_eq!(hidden.get("patch of deployments/scale"), Some(&json!(1)), "{hidden:?}");
     assert_eq!(hidden.get("create of clusterrolebindings"), Some(&json!(1)), "{hidden:?}");
     let words = plimsoll(&["guard", "events", home.path().join("bare.log").to_str().unwrap()]).stdout;
-    assert!(words.contains("Not seen: what ") && words.contains("1 patch of deployments/scale"), "{words}");
+    assert!(words.contains("Unknown: the changes of ") && words.contains("1 patch of deployments/scale"), "{words}");
     assert_eq!(lines["coverage"]["hidden_writes"].get("patch of deployments/scale"), None);
 }
 
@@ -435,7 +435,7 @@ fn each_kind_is_found() {
     let mut kinds: Vec<String> = told(&report).into_iter().map(|(kind, ..)| kind).collect();
     kinds.sort_unstable();
     // Each kind of the docs, once; a drain is made of others.
-    let text = std::fs::read_to_string(root().join("docs/guard.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("docs/commands/guard.md")).unwrap();
     let mut documented: Vec<String> = text
         .lines()
         .filter_map(|line| Some(line.strip_prefix("| <a id=\"guard-")?.split_once('"')?.0.to_owned()))

@@ -200,9 +200,9 @@ fn manifests_are_whole() {
         yaml.stdout
     );
     assert!(yaml.stdout.contains("- Deny\n"));
-    assert!(plimsoll(&["guard", "policies", "--only", "change-window"]).exits(2).stderr.contains("needs --opens"));
+    assert!(plimsoll(&["guard", "policies", "--only", "change-window"]).exits(2).stderr.contains("requires --opens"));
     assert!(
-        plimsoll(&["guard", "policies", "--only", "nothing"]).exits(2).stderr.contains("there are critical-objects")
+        plimsoll(&["guard", "policies", "--only", "nothing"]).exits(2).stderr.contains("use one of: critical-objects")
     );
     // What is given becomes a value of CEL and YAML, never more.
     let named =

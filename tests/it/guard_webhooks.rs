@@ -152,7 +152,7 @@ fn advice_looks_at_the_configuration_at_hand() {
         write(scratch.path(), &format!("metrics/a/{second}.txt"), page(calls));
     }
     let metrics = scratch.path().join("metrics").to_str().unwrap().to_owned();
-    for (policy, says) in [("Ignore", "let through"), ("Fail", "fails")] {
+    for (policy, says) in [("Ignore", "admitted unchecked"), ("Fail", "fails")] {
         let report = webhooks(&[&write(scratch.path(), "hooks.json", hooks(policy)), &metrics]);
         let slow =
             report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == "webhook-slow").unwrap();

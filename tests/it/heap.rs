@@ -428,7 +428,7 @@ fn what_makes_no_sense_is_refused() {
     for (args, expected) in [
         (
             &["top", &storm, "--sample-type", "cpu"][..],
-            "there is no sample type cpu; there are alloc_objects, alloc_space, inuse_objects, inuse_space",
+            "no sample type cpu; use one of: alloc_objects, alloc_space, inuse_objects, inuse_space",
         ),
         (&["top", &storm, "--sort-by", "size"], "there is no such field; there are function, package, file"),
         (&["top", &storm, "--focus", "("], "unclosed group"),

@@ -169,7 +169,7 @@ fn a_hybrid_machine_has_its_memory_in_v1_and_its_pressure_in_v2() {
         assert_eq!((&row["version"], &row["path"]), (&"hybrid".into(), &format!("/{group}").into()));
         assert_eq!((&row["anon"], &row["psi_some"], &row["limit_by"]), (&40960.into(), &Value::Null, &"host".into()));
         assert_eq!((&row["pressure"]["some"]["avg60"], &row["numa"]["total"]), (&12.5.into(), &"15 N0=10 N1=5".into()));
-        assert!(row["reasons"].as_str().unwrap().contains("tasks waited for memory 12.5% of the time"), "{row}");
+        assert!(row["reasons"].as_str().unwrap().contains("tasks stalled on memory 12.5% of the time"), "{row}");
     }
 }
 

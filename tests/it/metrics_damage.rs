@@ -14,19 +14,19 @@ fn expected() -> serde_json::Map<String, Value> {
 
 /// What the message of each kind of damage says: what is wrong, and the next step.
 const WORDS: [(&str, &[&str]); 13] = [
-    ("ends within a line", &["breaks off", "last line does not end in a newline", "take the page again"]),
-    ("ends within a histogram", &["breaks off", "histogram", "take the page again"]),
+    ("ends within a line", &["cut off", "last line does not end in a newline", "take the page again"]),
+    ("ends within a histogram", &["cut off", "histogram", "take the page again"]),
     ("packed data ends early", &["ends early", "gzip -t", "copy the file again"]),
     ("HTML in place of metrics", &["HTML", "/metrics"]),
     ("JSON in place of metrics", &["answer of the apiserver", "/metrics"]),
     ("no samples", &["no sample", "take the page again"]),
     ("the same series twice", &["repeats a series", "again", "first one was used"]),
     ("a second # TYPE line", &["a second # TYPE", "first description was used"]),
-    ("a # TYPE line after samples", &["behind its samples"]),
-    ("bytes that are not UTF-8", &["not UTF-8", "look at the line"]),
-    ("a line that is no sample", &["neither a sample nor a comment", "look at the line", "promtool check metrics"]),
+    ("a # TYPE line after samples", &["after its samples"]),
+    ("bytes that are not UTF-8", &["not UTF-8", "check the line"]),
+    ("a line that is no sample", &["neither a sample nor a comment", "check the line", "promtool check metrics"]),
     ("no # EOF at the end", &["# EOF is missing", "take the page again"]),
-    ("something after # EOF", &["behind # EOF", "look at the line"]),
+    ("something after # EOF", &["after # EOF", "check the line"]),
 ];
 
 /// The line that is wrong in each file, counted by hand; none where there is no line to name.

@@ -115,7 +115,7 @@ fn two_apiservers_behind_one_address() {
     none(&same_report(&found, &truth, BY));
     // People are reported.
     let ran = plimsoll(&["traffic", merged.path().to_str().unwrap(), "--from", "metrics"]);
-    assert!(ran.exits(0).stdout.contains("lb#1") && ran.stdout.contains("behind one address"), "{}", ran.stdout);
+    assert!(ran.exits(0).stdout.contains("lb#1") && ran.stdout.contains("share one address"), "{}", ran.stdout);
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn what_can_not_be_helped_is_said() {
         (vec![good(page)], "not an answer of Prometheus' HTTP API"),
         (vec![good("{}")], "not an answer of Prometheus' HTTP API (its status is not success)"),
         (vec![answer("503 Service Unavailable", "Retry-After: 0\r\n", "busy"); 3], "503 after 3 tries"),
-        (vec![answer("429 Too Many Requests", "Retry-After: 4000\r\n", "")], "asks to be left alone for 4000s"),
+        (vec![answer("429 Too Many Requests", "Retry-After: 4000\r\n", "")], "Retry-After 4000s"),
         (vec![answer("403 Forbidden", "", "no")], "403, no; these credentials may not read"),
         (vec![answer("404 Not Found", "", "404 page not found")], "the URL before /api/v1"),
         (vec![cut(&matrix("{}", r#"[0,"1"]"#)); 3], "the answer broke off"),

@@ -110,7 +110,7 @@ fn manifests_hold_what_is_proposed() {
     let ran: Ran = plimsoll(&["quota", "propose", &source, "-o", "yaml"]);
     ran.exits(0);
     let manifests = documents(&ran.stdout);
-    assert!(ran.stderr.contains("would be lower than now and stay as they are"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("would be lower than now and stay unchanged"), "{}", ran.stderr);
     let (mut raised, mut kept) = (0, 0);
     for manifest in &manifests {
         assert_eq!((&manifest["apiVersion"], &manifest["kind"]), (&"v1".into(), &"ResourceQuota".into()));

@@ -97,7 +97,7 @@ fn runs_of_cron_remember_the_counters_of_the_run_before() {
             std::fs::copy(metrics.join(instance).join(time), to.join(time)).unwrap();
         }
         let ran = plimsoll(&["record", copy.to_str().unwrap(), "--store", &store, "--once", "--keep-points", "3000d"]);
-        assert_eq!(ran.exits(0).stderr.contains("rates (apiserver_rps) come with the next"), n == 0, "{}", ran.stderr);
+        assert_eq!(ran.exits(0).stderr.contains("rates (apiserver_rps) start with the next"), n == 0, "{}", ran.stderr);
     }
     std::fs::create_dir_all(copy.join("cgroup")).unwrap();
     std::fs::create_dir_all(copy.join("objects")).unwrap();
@@ -110,7 +110,7 @@ fn what_is_not_recorded_is_refused_and_a_source_that_fails_is_tried_again() {
     let store = home.path().join("s").to_str().unwrap().to_owned();
     let letter = write(home.path(), "letter.txt", "dear reader\n");
     let ran = plimsoll(&["record", &letter, "--store", &store, "--once"]);
-    assert!(ran.exits(3).stderr.contains("nothing here that is recorded"), "{}", ran.stderr);
+    assert!(ran.exits(3).stderr.contains("none of the recorded inputs found"), "{}", ran.stderr);
     let ran = plimsoll(&["record", "/no/such/page", "--store", &store, "--once"]);
     assert!(ran.exits(3).stderr.contains("/no/such/page"), "{}", ran.stderr);
     plimsoll(&["record", &letter]).exits(2);

@@ -194,7 +194,7 @@ fn a_step_in_time_reads_no_byte_of_the_logs() {
     let above = format!("strace -f -y -s 0 -e trace=read,pread64,readv,preadv,preadv2 -o '{}'", trace.display());
     let screen = Screen::start_under("steps", (140, 40), &above, &[&bundle], home.path());
     screen.keys(&["0"]);
-    screen.shows("held in memory");
+    screen.shows("kept in memory");
     let end = || fs::metadata(&trace).unwrap().len();
     assert!(read_of(&trace, 0, "/audit/") > 20_000_000, "at first they are read");
     let idle =

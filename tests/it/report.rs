@@ -194,7 +194,7 @@ fn a_restart_within_an_overload_is_told_and_not_blamed() {
         "{user}"
     );
     let evidence = &report["evidence"][place("relist-storm")];
-    assert!(evidence["contradicts"].to_string().contains("did not begin it"), "{evidence}");
+    assert!(evidence["contradicts"].to_string().contains("the episode began before the restart"), "{evidence}");
     assert!(report["summary"].to_string().contains("429"), "{}", report["summary"]);
 }
 
@@ -579,7 +579,7 @@ fn loose_files_and_windows_that_are_named() {
     );
     for (args, code, says) in [
         (&["report", "-"][..], 2, "write it to a file"),
-        (&["report", &audit, "--from", from], 2, "go together"),
+        (&["report", &audit, "--from", from], 2, "require each other"),
         (&["report", &audit, "--from", to, "--to", from], 2, "not before"),
         (&["report", &audit, "-o", "csv"], 2, "-o json"),
         (&["report", &audit, "-o", "svg"], 2, "-o svg is for"),

@@ -164,7 +164,7 @@ fn a_window_is_taken_in_whole_tiles_and_that_is_said() {
     };
     assert_eq!(counts(&told), counts(&expected));
     let off = ask(&roll, "2026-11-20T09:22:03Z", "2026-11-20T09:24:21Z");
-    let said = "2026-11-20T09:22:00Z to 2026-11-20T09:24:30Z is taken in place";
+    let said = "2026-11-20T09:22:00Z to 2026-11-20T09:24:30Z instead of the requested window";
     assert!(off.stderr.contains(said), "{}", off.stderr);
     assert_eq!(counts(&off.json(0)), counts(&expected));
     // What does not reach to the ends of the window is not wider than that.
@@ -350,14 +350,14 @@ fn what_they_do_not_hold_is_refused_with_what_would_tell() {
     let (_home, log, roll) = log_and_roll_up("list-storm");
     let roll = roll.as_str();
     for (command, words) in [
-        (&["guard", "events", roll, "--where", "name=web-1"][..], "name the audit log itself"),
-        (&["guard", "policies", roll], "name the audit log itself"),
-        (&["quota", "propose", roll, "--api"], "name the audit log itself"),
-        (&["clients", roll, "--emit", "fence", "--client", "node-agent"], "name the audit log itself"),
+        (&["guard", "events", roll, "--where", "name=web-1"][..], "give the audit log itself"),
+        (&["guard", "policies", roll], "give the audit log itself"),
+        (&["quota", "propose", roll, "--api"], "give the audit log itself"),
+        (&["clients", roll, "--emit", "fence", "--client", "node-agent"], "give the audit log itself"),
         (&["traffic", roll, "--by", "name"], "keeps no name"),
         (&["traffic", roll, "--by", "verb", "--where", "source-ip=10.0.0.1"], "keeps no source-ip"),
-        (&["traffic", roll, "--series", "--interval", "15s"], "ask for a multiple"),
-        (&["clients", roll, "--where", "resource=pods"], "or name the log itself"),
+        (&["traffic", roll, "--series", "--interval", "15s"], "use a multiple"),
+        (&["clients", roll, "--where", "resource=pods"], "or give the log itself"),
         (&["rollup", &log, "--to", roll], "not empty"),
     ] {
         let ran: Ran = plimsoll(command);

@@ -272,7 +272,7 @@ fn each_command_and_flag_answers_as_the_list_says() {
             of_roll.did_not_panic();
             let line = format!("{name}: {command} {flag} {words:?}");
             if *answer == Refused {
-                let names_log = ["log itself", "can't be followed", "ask for a multiple"];
+                let names_log = ["log itself", "can't be followed", "use a multiple"];
                 let is_refused = names_log.iter().any(|words| of_roll.stderr.contains(words));
                 // Following is refused as an input is.
                 let code = if *flag == "--follow" { 3 } else { 2 };

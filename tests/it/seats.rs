@@ -323,6 +323,6 @@ mod live {
         let ran = live(&lab, "no-debug");
         assert!(ran.exits(3).stderr.contains("/debug/api_priority_and_fairness/dump_requests"), "{}", ran.stderr);
         let since = plimsoll(&["clients", "--seats", "--since", "-1h"]);
-        assert!(since.exits(2).stderr.contains("no past"), "{}", since.stderr);
+        assert!(since.exits(2).stderr.contains("only the present"), "{}", since.stderr);
     }
 }

@@ -378,7 +378,7 @@ fn documents_are_what_the_commands_say() {
         ("/api/v1/traffic?since=soon", 400, "since"),
         ("/api/v1/traffic?by=nothing&since=-20000d", 400, "nothing"),
         ("/api/v1/report?since=2020-01-01&until=2020-01-02", 400, "between"),
-        ("/api/v1/nothing", 404, "nothing here"),
+        ("/api/v1/nothing", 404, "not found"),
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "ok"),
     ] {

@@ -87,7 +87,7 @@ fn import_reads_what_it_knows_and_refuses_the_rest_with_its_place() {
         ("d.csv", "name,time,value\nup,1788220900,1\nup,yesterday,1\n", ":3: 'yesterday' is not a time"),
         ("e.csv", "name,time,value\nup,1788220901000,1\n", ":2: '1788220901000' is not a time between"),
         ("f.csv", "name,time,value\nup,1788220902,many\n", ":2: 'many' is not a number"),
-        ("g.csv", "name,when,value\nup,1,1\n", ":1: there is no column 'time'"),
+        ("g.csv", "name,when,value\nup,1,1\n", ":1: no column 'time'"),
         ("h.csv", "name,time,value\nup,1788220903\n", ":2: "),
         ("i.csv", "name,time,value\nno name,1788220904,1\n", ":2: no name"),
         ("j.json", "{\"status\":\"error\",\"error\":\"too many samples\"}", "too many samples"),

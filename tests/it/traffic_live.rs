@@ -123,7 +123,7 @@ fn two_apiservers_and_four_pages() {
         );
         assert_eq!(instance["since_start"], false, "{instance}");
     }
-    // It asks for nothing but what docs/commands.md says, and says who it is.
+    // It asks for nothing but what docs/commands/README.md says, and says who it is.
     let mut asked: Vec<String> = Vec::new();
     for request in lab.requests("/") {
         assert_eq!(request["agent"], concat!("plimsoll/", env!("CARGO_PKG_VERSION")), "{request}");
@@ -304,10 +304,10 @@ fn one_apiserver_that_is_down() {
     assert_eq!(by_resource(&report), added(&["apiserver-0"], 0, 3));
     assert_eq!(instances(&report), [(lab.name("a"), 5)]);
     let down = format!("127.0.0.1:{}", lab.ports["closed"]);
-    assert_eq!(ran.stderr.matches("nothing listens there").count(), 1, "told once: {}", ran.stderr);
+    assert_eq!(ran.stderr.matches("check that the apiserver runs").count(), 1, "told once: {}", ran.stderr);
     assert!(ran.stderr.contains(&format!("{down}/metrics: connection refused")), "{}", ran.stderr);
     let ran = ask(&lab, "down", &["--every", "500ms"]);
-    assert!(ran.exits(3).stdout.is_empty() && ran.stderr.contains("nothing listens there"), "{}", ran.stderr);
+    assert!(ran.exits(3).stdout.is_empty() && ran.stderr.contains("check that the apiserver runs"), "{}", ran.stderr);
 }
 
 #[test]

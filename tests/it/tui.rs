@@ -173,7 +173,7 @@ fn signals_and_small_screens_leave_the_terminal_sane() {
     let screen = Screen::start("signal", (80, 24), &[&quiet], home.path());
     screen.shows("1Overview");
     screen.tmux(&["resize-window", "-x", "30", "-y", "8"]);
-    screen.shows("40 by 12 are needed");
+    screen.shows("40 by 12 is required");
     screen.tmux(&["resize-window", "-x", "300", "-y", "80"]);
     screen.shows("8 Forecast");
     assert!(Command::new("kill").args(["-TERM", &screen.process()]).status().unwrap().success());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What plimsoll compare should say, by other means: roll-ups by docs/rollup.sql in DuckDB, and the bounds of docs/compare.md by scipy.
+"""What plimsoll compare should say, by other means: roll-ups by docs/rollup.sql in DuckDB, and the bounds of docs/commands/compare.md by scipy.
 
     compare.py rows BEFORE_DIR FROM TO AFTER_DIR FROM TO     rows of two roll-ups (folders written by rollup.py; times in microseconds), as JSON
     compare.py cut FROM TO OUT LOG...                        the lines of logs whose stageTimestamp lies in [FROM, TO) (RFC 3339), as one log

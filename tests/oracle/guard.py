@@ -7,7 +7,7 @@
     guard.py eventlist|merged|metadata OUT LOG...      the logs as one: a document of kind EventList; lines in the order of time; lines as
                                                        a policy of level Metadata for all would have written them
 
-RESOURCE is with its group: jobs.batch. Rules: docs/guard.md, docs/rollup.md ("notable").
+RESOURCE is with its group: jobs.batch. Rules: docs/commands/guard.md, docs/rollup.md ("notable").
 """
 import io
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a cgroup's bytes are, a second time: from docs/memory.md, without a look at the Rust.
+"""What a cgroup's bytes are, a second time: from docs/commands/memory.md, without a look at the Rust.
 
 usage: memory.py FILE [HOST_BYTES]      FILE has a line '== NAME' before the content of each cgroup file
 """

@@ -1,5 +1,5 @@
 //! How evenly several apiservers carry the load, since when they don't, who pins it, and what would even it out.
-//! (Rules: docs/balance.md.)
+//! (Rules: docs/commands/balance.md.)
 
 mod course;
 pub mod goaway;

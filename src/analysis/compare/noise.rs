@@ -1,4 +1,4 @@
-//! Whether a change is more than noise. (Formulas: docs/compare.md.)
+//! Whether a change is more than noise. (Formulas: docs/commands/compare.md.)
 //!
 //! Requests come in bursts, by the clock, at random, and none of it is known beforehand. So how much a count wanders is
 //! measured: by the pieces of time that it is the sum of, taken together to lengths of a fifth of the window, so that

@@ -108,7 +108,7 @@ pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
     if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
         let sure = "BETWEEN holds the true change with 95 % confidence for all rows together, unless the load varies \
              in cycles as long as the windows";
-        report.notes.push(format!("{sure}. Rules: docs/compare.md."));
+        report.notes.push(format!("{sure}. Rules: docs/commands/compare.md."));
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
         report.notes.push("Objects are counted by apiservers, about once a minute.".to_owned());

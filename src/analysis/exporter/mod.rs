@@ -1,5 +1,5 @@
 //! What `serve` exports of audit logs: counters by client that grow with each round of reading, bounded in number, and
-//! kept across restarts (docs/serve.md).
+//! kept across restarts (docs/commands/serve.md).
 //!
 //! A counter takes what one part of a log adds to it: a request counts when it ends. A client that has series of its
 //! own keeps them for a day after it was last among the busiest; what all others do counts for the client `other`. So

@@ -1,5 +1,5 @@
 //! Dangerous operations: what people and programs did that can cost a cluster dear, who it was, and what went with it.
-//! Rules: docs/guard.md.
+//! Rules: docs/commands/guard.md.
 
 mod bodies;
 pub(in crate::analysis) mod classify;

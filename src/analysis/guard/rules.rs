@@ -9,7 +9,7 @@ use crate::model::report::Severity;
 /// A kind of operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Its name, in JSON and in docs/guard.md.
+    /// Its name, in JSON and in docs/commands/guard.md.
     pub kind: &'static str,
     /// What was done, for people: "deleted a namespace".
     pub words: &'static str,

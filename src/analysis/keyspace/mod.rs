@@ -1,5 +1,5 @@
 //! What fills etcd: keys, revisions and bytes, by what the keys are called and what they hold. (Definitions:
-//! docs/etcd.md.)
+//! docs/commands/etcd.md.)
 
 mod arena;
 pub mod by;

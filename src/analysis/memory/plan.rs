@@ -1,4 +1,4 @@
-//! How much to reclaim, in which steps, and when to stop. (Rules: docs/memory.md, "Giving cache back".)
+//! How much to reclaim, in which steps, and when to stop. (Rules: docs/commands/memory.md, "Giving cache back".)
 
 use super::account::Account;
 use super::rates::Rates;
@@ -121,11 +121,8 @@ mod tests {
         // Of a step that freed nothing, few are noise.
         assert_eq!(stop(&Rates { refaults_per_s: Some(512.0), ..quiet.clone() }, 0), None);
         assert!(stop(&Rates { refaults_per_s: Some(514.0), ..quiet.clone() }, 0).is_some());
-        assert!(
-            why(Rates { psi_some: Some(0.1), ..quiet.clone() })
-                .contains("pressure rises: tasks waited for memory 10.0%")
-        );
-        assert!(why(Rates { psi_full: Some(0.01), ..quiet.clone() }).contains("all at once 1.0%"));
+        assert!(why(Rates { psi_some: Some(0.1), ..quiet.clone() }).contains("some tasks stalled on memory 10.0%"));
+        assert!(why(Rates { psi_full: Some(0.01), ..quiet.clone() }).contains("all tasks 1.0%"));
         assert!(why(Rates { oom_kills: Some(1), ..quiet }).contains("killed"));
     }
 

@@ -1,4 +1,4 @@
-//! Whether a group is full, and of what. (Thresholds and why: docs/memory.md.)
+//! Whether a group is full, and of what. (Thresholds and why: docs/commands/memory.md.)
 
 use super::account::Account;
 use super::rates::Rates;

@@ -40,7 +40,7 @@ pub(super) use taker::stamp;
 It sends each apiserver one \
      request at a time, lists in pages of 500, honours Retry-After, and never writes to the cluster.
 Contents, what \
-     is left out, and the ClusterRole it needs: docs/collect.md.")]
+     is left out, and the ClusterRole it needs: docs/commands/collect.md.")]
 pub struct Args {
     /// Include these: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler,
     /// controller-manager).

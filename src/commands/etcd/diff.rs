@@ -71,7 +71,7 @@ pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -
         sides.push((opened, walked, file));
     }
     let [(before, old, file_before), (after, new, file_after)] =
-        <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("name two".to_owned()))?;
+        <[_; 2]>::try_from(sides).map_err(|_| Error::Usage("give two databases".to_owned()))?;
     let compared = diff::compare(&old.space, &new.space);
     let wanted = compared.wanted(question.objects);
     let mut names = before.names(&old.space, &wanted, context.settings.threads);

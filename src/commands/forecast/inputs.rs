@@ -82,8 +82,7 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
     if strays > 0 {
         let points = counted(strays, "point");
         let of = of(sources);
-        context
-            .lost(format!("{of}: {points} in the future were ignored: a clock was wrong; --until now excludes them"))?;
+        context.lost(format!("{of}: {points} in the future ignored: a clock was wrong; --until now excludes them"))?;
     }
     if read.histories.is_empty() {
         let window = if asked.window == (None, None) { "" } else { "; --since and --until exclude all" };

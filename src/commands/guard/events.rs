@@ -36,7 +36,7 @@ use std::sync::Arc;
   plimsoll guard events /var/log/kubernetes/ --follow --alerts alerts.yaml --owner \
      platform    # reports them live
 
-Kinds, severities, and limits of the audit log: docs/guard.md.")]
+Kinds, severities, and limits of the audit log: docs/commands/guard.md.")]
 pub(super) struct Args {
     /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
@@ -47,7 +47,7 @@ pub(super) struct Args {
     /// as for traffic.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Only these kinds, with commas: docs/guard.md has their names.
+    /// Only these kinds, with commas: docs/commands/guard.md has their names.
     #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
     kinds: Vec<String>,
     /// Only this severity and above.

@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, HashSet};
      --time-zone Europe/Berlin --image IMAGE-WITH-KUBECTL
 
 What each protects, how to confirm a number or name, and \
-     what CEL can't express: docs/guard.md.")]
+     what CEL can't express: docs/commands/guard.md.")]
 pub(super) struct Args {
     /// Audit logs, or bundles with databases of etcd: replay the policies over their requests. None: print the
     /// policies.

@@ -33,7 +33,7 @@ use serde_json::Value;
   plimsoll guard webhooks bundle/ \
      --fail-on critical
 
-How requests are matched to webhooks, and limits: docs/webhooks.md.")]
+How requests are matched to webhooks, and limits: docs/commands/guard-webhooks.md.")]
 pub(super) struct Args {
     /// Configurations and namespaces (kubectl get -o json|yaml, or a database of etcd); audit logs and metrics pages
     /// beside them: files, folders, bundles.

@@ -34,7 +34,7 @@ EXAMPLES
   plimsoll serve --store /data                                  only events posted to /audit
   curl -s localhost:9797/report > report.html                   the latest report
 
-Metrics, endpoints, deployment: docs/serve.md.")]
+Metrics, endpoints, deployment: docs/commands/serve.md.")]
 pub struct Args {
     /// Audit logs, metrics pages, folders of cgroups: what record takes; none: only events that are posted to /audit.
     #[arg(value_name = "SOURCE")]

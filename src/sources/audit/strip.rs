@@ -2,7 +2,7 @@
 //! of change it was.
 //!
 //! A bundle is passed on to people who may not read the cluster's objects. How large bodies were, and how many items a
-//! list had, is kept in annotations, so that everything is counted as before. (What is kept: docs/collect.md.)
+//! list had, is kept in annotations, so that everything is counted as before. (What is kept: docs/commands/collect.md.)
 
 use super::general::{Members, elements, string_of};
 use crate::model::event::BODY_SIZES;

@@ -321,7 +321,7 @@ fn failed(server: String, path: String, error: &kube::Error, plugin: &str) -> Li
             server,
             path,
             what,
-            next: "connection refused: check that the apiserver runs, and the kubeconfig's server",
+            next: "check that the apiserver runs, and the kubeconfig's server",
         };
     }
     if late {

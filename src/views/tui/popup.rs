@@ -103,7 +103,10 @@ impl Popup {
             popup.line(Look::Text, format!("{keys}\t{what}"));
         }
         popup.gap();
-        popup.line(Look::Dim, "The view shows the output of the command that Y copies. Columns: docs/commands.md.");
+        popup.line(
+            Look::Dim,
+            "The view shows the output of the command that Y copies. Columns: docs/commands/README.md.",
+        );
         popup
     }
 

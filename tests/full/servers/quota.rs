@@ -12,7 +12,7 @@ fn units(resource: &str, value: f64) -> i128 {
     if resource == "requests.cpu" { (value * 1000.0).round() as i128 } else { value as i128 }
 }
 
-/// A fifth more than the peak, rounded up as docs/quota.md says: the largest step that is at most a twentieth.
+/// A fifth more than the peak, rounded up as docs/commands/quota.md says: the largest step that is at most a twentieth.
 fn proposed(resource: &str, peak: i128) -> i128 {
     // Sixths of the least unit are enough: a fifth more is six fifths.
     let need = peak * 6;

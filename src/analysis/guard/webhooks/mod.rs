@@ -1,5 +1,5 @@
 //! Admission webhooks: what they are asked about, how they do, and what stops when they can't be asked. (Rules:
-//! docs/webhooks.md.)
+//! docs/commands/guard-webhooks.md.)
 
 mod asked;
 mod findings;

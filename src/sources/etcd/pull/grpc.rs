@@ -141,7 +141,7 @@ impl<'e> Client<'e> {
         } else if says(&["invalidcontenttype", "corrupt message"]) {
             "the server there does not speak TLS: use http://"
         } else if says(&["refused"]) {
-            "connection refused: check host and port, and whether the member runs"
+            "check host and port, and whether the member runs"
         } else if says(&["lookup", "resolve", "dns error"]) {
             "check the name"
         } else if self.endpoint.is_secure() && !self.has_identity {
