@@ -319,7 +319,7 @@ mod tests {
         }
         let any = duration_parser(0, "0s, 1m");
         assert_eq!((any("0s"), any("1m")), (Ok(Duration::ZERO), Ok(Duration::from_secs(60))));
-        assert_eq!(any("-1s"), Err("a time with its unit: 0s, 1m".to_owned()));
+        assert_eq!(any("-1s"), Err("write a time with its unit: 0s, 1m".to_owned()));
         assert_eq!(parse_every("100ms"), Ok(Duration::from_millis(100)));
         assert!(parse_every("99ms").unwrap_err().starts_with("a time of at least 0.10s"));
     }

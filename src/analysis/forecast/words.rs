@@ -167,7 +167,7 @@ mod tests {
         let tried = Backtest { mase: 0.8, coverage: 0.76, error: 1.5, origins: 5, steps: 7 };
         assert_eq!(error(Some(&tried), Unit::Cores, 50.0, DAY), "mean error 1.5 (3.0%) up to 7d ahead, in 5 tries");
         let once = Backtest { origins: 1, ..tried };
-        assert_eq!(error(Some(&once), Unit::Cores, 0.0, DAY), "off by 1.5 on average up to 7d ahead, in one try");
+        assert_eq!(error(Some(&once), Unit::Cores, 0.0, DAY), "mean error 1.5 up to 7d ahead, in one try");
         assert_eq!(error(None, Unit::Count, 1.0, DAY), "not backtested: too little history");
     }
 }

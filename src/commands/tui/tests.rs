@@ -386,7 +386,7 @@ fn sources_that_fail_say_since_when_and_why() {
     console.send(Msg::Source(Status { name: "10.0.0.1:6443".to_owned(), standing: Standing::Well(1_001 * SECOND) }));
     console.key('0');
     let screen = console.screen(100, 20);
-    assert!(screen.contains("10.0.0.1:6443: it is back") && screen.contains("2 sources answer"), "{screen}");
+    assert!(screen.contains("10.0.0.1:6443: recovered") && screen.contains("2 sources answer"), "{screen}");
 }
 
 #[test]

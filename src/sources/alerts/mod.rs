@@ -325,10 +325,7 @@ fn is_address(text: &str) -> Result<(), String> {
     if text.contains('@') && !text.contains(['\r', '\n']) {
         Ok(())
     } else {
-        Err(format!(
-            "to: '{text}' is not an \
-         address"
-        ))
+        Err(format!("to: '{text}' is not an address"))
     }
 }
 

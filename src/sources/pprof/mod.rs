@@ -44,7 +44,7 @@ impl Fault {
             line: None,
             byte,
             what: what.into(),
-            advice: "take the profile again; go tool pprof -raw shows what it makes of it",
+            advice: "take the profile again; go tool pprof -raw shows its content",
         }
     }
 

@@ -175,7 +175,7 @@ fn of_many_samples_the_one_that_is_wrong_is_told() {
     );
     // Too much only with all others.
     let told = broken(&with_last(&sample(&[1], &[i64::MAX as u64 - 100])));
-    assert!(told.contains("(sample 24576) takes all inuse_space above 2^63"), "{told}");
+    assert!(told.contains("(sample 24576) raises the sum of inuse_space above 2^63"), "{told}");
 }
 
 #[test]
@@ -188,12 +188,12 @@ fn what_is_broken_is_told_with_its_place() {
             with(1, sample(&[1], &[(-5i64).cast_unsigned()])),
             "(sample 1) has a negative inuse_space: -5; if this is a difference",
         ),
-        (with(1, sample(&[1], &[i64::MAX as u64])), "(sample 2) takes all inuse_space above 2^63"),
+        (with(1, sample(&[1], &[i64::MAX as u64])), "(sample 2) raises the sum of inuse_space above 2^63"),
         (with(1, n(2, 4)), "should be a sample but is a number"),
         (with(3, location(1, 9)), "references function 9, which the profile does not have"),
-        (with(3, location(2, 1)), "is a second location 2"),
-        (with(3, location(0, 1)), "numbered 0"),
-        (with(5, function(2, 3)), "is a second function 2"),
+        (with(3, location(2, 1)), "is a duplicate location 2"),
+        (with(3, location(0, 1)), "or has ID 0"),
+        (with(5, function(2, 3)), "is a duplicate function 2"),
         (with(5, function(1, 77)), "references string 77 as a function, but the profile has 6 strings"),
         (with(0, b(1, n(1, 99))), "references string 99 as a sample type"),
         (with(7, texts(&["x", "inuse_space"])), "is the first string, which must be empty"),

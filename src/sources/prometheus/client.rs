@@ -472,7 +472,7 @@ mod tests {
             ("a:9090", Err("must begin with")),
             ("ftp://a", Err("must begin with")),
             ("http://u:p@a", Err("--basic-auth-file")),
-            ("http://a/?x=1", Err("question mark")),
+            ("http://a/?x=1", Err("query string")),
             ("", Err("not a URL")),
         ] {
             match (base(given), expected) {

@@ -302,7 +302,7 @@ mod tests {
         for (name, text, expected) in [
             ("a.yaml", "x: [1]", "write NAME: PROMQL"),
             ("b.toml", "x = ", "write NAME: PROMQL"),
-            ("c.yaml", "x y: up", "not a name of a query"),
+            ("c.yaml", "x y: up", "is not a valid query name"),
             ("d.yaml", "x: ' '", "has no expression"),
             ("e.yaml", "x: {promql: up, split: a-b}", "not a label"),
         ] {

@@ -117,8 +117,8 @@ mod tests {
         for (text, why) in [
             ("web:200 pods", "begin with + or -"),
             ("+200 pods", "a namespace is required"),
-            ("web:+2 nodes", "no namespace"),
-            ("web:+x pods", "can't be read"),
+            ("web:+2 nodes", "nodes have no namespace"),
+            ("web:+x pods", "not a valid number"),
             ("web:+5", "a number and a name"),
             ("web:+0 pods", "the amount is 0"),
             ("web:+5 cpu", "requests.cpu"),

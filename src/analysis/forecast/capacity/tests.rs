@@ -306,7 +306,7 @@ fn all_that_is_assumed_is_told() {
         report.notes
     );
     assert!(
-        report.notes.iter().any(|note| note.contains("1 other kind of objects: not seen to follow")),
+        report.notes.iter().any(|note| note.contains("1 other kind of objects: no relation found")),
         "{:?}",
         report.notes
     );
