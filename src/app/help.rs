@@ -19,7 +19,7 @@ const OTHERS: [&str; 2] = ["completions", "man"];
 const EXAMPLES: [(&str, &str); 3] = [
     ("report incident/ -o html > report.html", "what happened, who caused it, what to do"),
     ("tui --context prod", "watch a live cluster"),
-    ("quota check --fail-on critical", "for cron: exit code 1 where a quota is full"),
+    ("quota check --fail-on critical", "for cron: exit code 1 if a quota is full"),
 ];
 
 /// Examples that `-h` shows.

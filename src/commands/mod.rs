@@ -50,7 +50,7 @@ pub enum Command {
     Clients(Box<clients::Args>),
     /// Show what fills etcd, and etcd health.
     Etcd(etcd::Args),
-    /// Tell page cache from heap in cgroups; reclaim cache.
+    /// Distinguish page cache from heap in cgroups; reclaim cache.
     Memory(memory::Args),
     /// Detect dangerous operations, incidents and risky webhooks.
     Guard(guard::Args),
@@ -65,7 +65,7 @@ pub enum Command {
     /// Explore a live cluster, logs or a bundle.
     #[cfg(feature = "tui")]
     Tui(Box<tui::Args>),
-    /// Take a bundle of a live cluster, rate-limited.
+    /// Collect a bundle of a live cluster, rate-limited.
     #[cfg(feature = "live")]
     Collect(Box<collect::Args>),
     /// Propose, check and lint quotas; alert their owners.

@@ -97,7 +97,7 @@ fn the_folder_is_what_the_command_writes() {
     // A file in the place of the folder.
     let file = write(home.path(), "file", "");
     let ran = plimsoll(&["dashboards", "--to", &file]);
-    assert!(ran.exits(3).stderr.contains("name a folder that can be written"), "{}", ran.stderr);
+    assert!(ran.exits(3).stderr.contains("choose a writable folder"), "{}", ran.stderr);
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn the_published_schema_of_grafana_takes_the_boards() {
 #[test]
 fn documents_have_each_board_and_each_alert() {
     let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
-    let page = read("dashboards.md");
+    let page = read("commands/dashboards.md");
     for board in boards().unwrap() {
         assert!(
             page.contains(&format!("`{}`", board.id)),

@@ -1,6 +1,7 @@
 //! The documents: links lead somewhere, commands are those of the program, and the tutorial shows what it prints.
 
-use crate::support::{folder, hermetic, plimsoll, root};
+use crate::support::{folder, hermetic, none, plimsoll, root};
+use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,9 @@ use std::process::Command;
 
 fn documents() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
-    for pattern in ["docs/*.md", "docs/runbooks/*.md", "samples/*.md", "samples/*/*.md", "dashboards/*.md"] {
+    for pattern in
+        ["docs/*.md", "docs/commands/*.md", "docs/runbooks/*.md", "samples/*.md", "samples/*/*.md", "dashboards/*.md"]
+    {
         all.extend(glob::glob(root().join(pattern).to_str().unwrap()).unwrap().map(Result::unwrap));
     }
     assert!(all.len() > 100, "{}", all.len());
@@ -153,38 +156,152 @@ fn shown(path: &Path) -> Vec<(String, Vec<String>)> {
     all
 }
 
-#[test]
-fn the_tutorial_shows_what_the_program_prints() {
-    let mut compared = 0;
-    for (command, expected) in shown(&root().join("docs/tutorial.md")) {
-        if expected.is_empty() || !command.starts_with("plimsoll ") {
+/// What a command prints in a terminal of this width, from the repository's root; blank lines are not counted.
+fn printed(command: &str, columns: &str) -> Vec<String> {
+    let binary = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let home = folder();
+    let mut shell = hermetic(Command::new("sh"), home.path());
+    shell.args(["-c", command]).current_dir(root()).env("COLUMNS", columns).env("PATH", path);
+    shell.env("TMPDIR", home.path());
+    let ran = shell.output().unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap() + &String::from_utf8(ran.stderr).unwrap();
+    text.lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+/// What `expected` has that was not printed, or the other way round; a line `...` stands for any lines.
+fn differs(expected: &[String], printed: &[String]) -> Option<String> {
+    let (mut rest, mut is_cut) = (printed, false);
+    for line in expected.iter().map(|line| line.trim_end()).filter(|line| !line.is_empty()) {
+        if line == "..." {
+            is_cut = true;
             continue;
         }
-        let binary = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
-        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-        let home = folder();
-        let mut shell = hermetic(Command::new("sh"), home.path());
-        shell.args(["-c", &command]).current_dir(root()).env("COLUMNS", "100").env("PATH", path);
-        let ran = shell.output().unwrap();
-        let printed = String::from_utf8(ran.stdout).unwrap() + &String::from_utf8(ran.stderr).unwrap();
-        // Blank lines are not counted.
-        let lines = printed.lines().map(str::trim_end).filter(|line| !line.is_empty());
-        let mut rest: Vec<&str> = lines.collect();
-        let mut is_cut = false;
-        for line in expected.iter().map(|line| line.trim_end()).filter(|line| !line.is_empty()) {
-            if line == "..." {
-                is_cut = true;
+        let Some(at) = rest.iter().position(|own| own == line).filter(|at| is_cut || *at == 0) else {
+            return Some(format!("does not print\n{line}\nbut\n{}", rest[..rest.len().min(12)].join("\n")));
+        };
+        rest = &rest[at + 1..];
+        is_cut = false;
+    }
+    (!is_cut && !rest.is_empty()).then(|| format!("prints more:\n{}", rest.join("\n")))
+}
+
+/// Documents show what the program prints in 100 columns, the README in 120.
+#[test]
+fn documents_show_what_the_program_prints() {
+    let (mut compared, mut faults) = (0, Vec::new());
+    for path in documents() {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        let columns = if name == "README.md" { "120" } else { "100" };
+        for (command, expected) in shown(&path) {
+            if expected.is_empty() || !command.starts_with("plimsoll ") {
                 continue;
             }
-            let at = rest.iter().position(|own| *own == line);
-            let at = at.filter(|at| is_cut || *at == 0);
-            let at =
-                at.unwrap_or_else(|| panic!("$ {command}\nhas no line\n{line}\n\nbut prints:\n{}", rest.join("\n")));
-            rest.drain(..=at);
-            is_cut = false;
             compared += 1;
+            if let Some(what) = differs(&expected, &printed(&command, columns)) {
+                faults.push(format!("{name}: $ {command}\n{what}"));
+            }
         }
-        assert!(is_cut || rest.is_empty(), "$ {command}\nprints more:\n{}", rest.join("\n"));
     }
     assert!(compared > 30, "{compared}");
+    none(&faults);
+    // The check can fail.
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(differs(&lines("a\n...\nc"), &lines("a\nb\nc")), None);
+    for (expected, printed) in [("a", "a\nb"), ("a\nb", "a"), ("b", "a\nb"), ("...\nd", "a")] {
+        assert!(differs(&lines(expected), &lines(printed)).is_some(), "{expected:?}");
+    }
+}
+
+/// The long flags in a help text.
+fn flags(help: &str) -> BTreeSet<String> {
+    let flag = Regex::new(r"(?m)^\s+(?:-\w, )?--([a-z][a-z0-9-]*)").unwrap();
+    flag.captures_iter(help).map(|found| found[1].to_owned()).collect()
+}
+
+/// The commands that a help text lists, `help` aside.
+fn subcommands(help: &str) -> Vec<String> {
+    let Some((_, list)) = help.split_once("\nCommands:\n") else { return Vec::new() };
+    let name = Regex::new(r"^  ([a-z]+)\s").unwrap();
+    let own = list.lines().take_while(|line| line.is_empty() || line.starts_with("  "));
+    own.filter_map(|line| Some(name.captures(line)?[1].to_owned())).filter(|name| name != "help").collect()
+}
+
+/// One page per command: it exists, shows real output, names every flag and none that is not there.
+#[test]
+fn each_command_has_a_page_with_its_flags() {
+    // No output without a cluster, a terminal, or an end.
+    const WITHOUT_OUTPUT: [&str; 3] = ["collect", "serve", "tui"];
+    let shared = flags(&plimsoll(&["help", "options"]).stdout);
+    let page = |name: &str| fs::read_to_string(root().join("docs").join(name));
+    let live = flags_of_tables(&page("commands/README.md").unwrap());
+    let prometheus = flags_of_tables(&page("prometheus.md").unwrap());
+    let (mut commands, mut faults) = (0, Vec::new());
+    let listed = Regex::new(r"(?m)^  ([a-z]+)  +[A-Z]").unwrap();
+    let help = plimsoll(&["--help"]).stdout;
+    let names = listed.captures_iter(&help).map(|found| found[1].to_owned());
+    for command in names.chain(["completions", "man"].map(str::to_owned)) {
+        let command = command.as_str();
+        let file =
+            if command == "man" { "commands/completions.md".to_owned() } else { format!("commands/{command}.md") };
+        let Ok(text) = page(&file) else {
+            faults.push(format!("docs/{file} is missing"));
+            continue;
+        };
+        commands += 1;
+        let help = plimsoll(&[command, "--help"]).stdout;
+        let mut own = flags(&help);
+        for sub in subcommands(&help) {
+            own.extend(flags(&plimsoll(&[command, &sub, "--help"]).stdout));
+        }
+        let other = |flag: &String| {
+            live.contains(flag) && text.contains("README.md#")
+                || prometheus.contains(flag) && text.contains("prometheus.md")
+        };
+        let is_named = |flag: &str| Regex::new(&format!(r"--{flag}\b")).unwrap().is_match(&text);
+        for flag in own.iter().filter(|flag| !shared.contains(*flag) && !is_named(flag) && !other(flag)) {
+            faults.push(format!("docs/{file} does not name --{flag}"));
+        }
+        for flag in flags_of_tables(&text).difference(&own).filter(|flag| !shared.contains(*flag)) {
+            faults.push(format!("docs/{file}: plimsoll {command} has no --{flag}"));
+        }
+        if !text.contains("```console\n$ plimsoll ") && !WITHOUT_OUTPUT.contains(&command) {
+            faults.push(format!("docs/{file} shows no output"));
+        }
+        for (list, place) in [("README.md", "](docs/"), ("docs/commands/README.md", "](")] {
+            let link =
+                format!("{place}{}", if list == "README.md" { &file } else { file.trim_start_matches("commands/") });
+            if !fs::read_to_string(root().join(list)).unwrap().contains(&link)
+                && !["completions", "man"].contains(&command)
+            {
+                faults.push(format!("{list} does not link docs/{file}"));
+            }
+        }
+    }
+    assert!(commands > 15, "{commands}");
+    none(&faults);
+}
+
+/// The flags in the first columns of a page's tables of flags.
+fn flags_of_tables(page: &str) -> BTreeSet<String> {
+    let flag = Regex::new(r"`--([a-z][a-z0-9-]*)").unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `-"));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    cells.flat_map(|cell| flag.captures_iter(cell).map(|found| found[1].to_owned()).collect::<Vec<_>>()).collect()
+}
+
+/// The list of pages of the site names each document once, and nothing else.
+#[test]
+fn the_site_has_every_page() {
+    let text = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed: Vec<String> = text.lines().flat_map(links).collect();
+    let mut pages: BTreeSet<String> = BTreeSet::new();
+    for pattern in ["docs/*.md", "docs/commands/*.md", "docs/runbooks/*.md", "docs/runbooks/alerts/*.md"] {
+        for path in glob::glob(root().join(pattern).to_str().unwrap()).unwrap().map(Result::unwrap) {
+            pages.insert(path.strip_prefix(root().join("docs")).unwrap().display().to_string());
+        }
+    }
+    pages.remove("SUMMARY.md");
+    assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), pages);
+    assert_eq!(listed.len(), pages.len(), "a page is listed twice");
 }

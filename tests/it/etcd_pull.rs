@@ -113,7 +113,7 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
     );
     // For people: one sentence.
     let said = pull(&member.url, &file, &[]).exits(0).stdout.clone();
-    assert!(said.contains("revision 21") && said.contains("SHA-256 right"), "{said}");
+    assert!(said.contains("revision 21") && said.contains("SHA-256 verified"), "{said}");
 
     let before = std::fs::read(&file).unwrap();
     for (fault, says) in [(Fault::CutAfter(1_000_000), "broke off"), (Fault::Flip, "SHA-256")] {

@@ -268,9 +268,9 @@ fn what_must_not_or_can_not_be_fenced() {
     for (args, said) in [
         (&["--emit", "fence"][..], "give --client USER"),
         (&["--emit", "flowschema", "--client", "system:kube-scheduler"], "part of the control plane"),
-        (&["--emit", "flowschema", "--client", "system:node:hollow-001"], "nodes report through it"),
+        (&["--emit", "flowschema", "--client", "system:node:hollow-001"], "nodes report their heartbeats through it"),
         (&["--emit", "flowschema", "--client", "system:serviceaccount:kube-system:x"], "part of the control plane"),
-        (&["--emit", "flowschema", "--client", "nobody"], "no request in the logs is of a user"),
+        (&["--emit", "flowschema", "--client", "nobody"], "no request in the logs comes from a user"),
         (&["--emit", "flowschema", "--ramp", "2"], "--ramp requires --emit fence"),
         (&["--client", "jane"], "--emit"),
     ] {

@@ -251,8 +251,8 @@ fn what_makes_no_sense_is_refused_with_the_next_step() {
         (&[], 2, "give a SOURCE"),
         (&[absent], 3, "check the path"),
         (&[folder], 3, "record"),
-        (&[empty], 3, "no series here can be forecast"),
-        (&[nothing], 3, "no series here can be forecast"),
+        (&[empty], 3, "no series here is forecast by default"),
+        (&[nothing], 3, "no series here is forecast by default"),
         (&[text], 3, "notes.txt:1: no column 'name'"),
         (&[binary], 3, "binary"),
         (&[good, "--step", "7h"], 2, "1h, 15m, 1d"),
@@ -263,8 +263,8 @@ fn what_makes_no_sense_is_refused_with_the_next_step() {
         (&[good, "--limits", absent], 3, "check the path"),
         (&[good, "--limit", "a"], 2, "REGEX=NUMBER"),
         (&[good, "--select", "a("], 2, "regular expression"),
-        (&[good, "--until", "2001-01-01"], 3, "--since and --until leave none"),
-        (&[good, "--sort-by", "colour"], 2, "no such field"),
+        (&[good, "--until", "2001-01-01"], 3, "no points"),
+        (&[good, "--sort-by", "colour"], 2, "unknown field"),
         (&[good, "--since", "1970-01-01", "--step", "1m"], 2, "choose a longer --step"),
     ];
     for (args, code, expected) in cases {

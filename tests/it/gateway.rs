@@ -283,10 +283,7 @@ fn watch_caches_hold_what_an_independent_count_says() {
         );
     }
     let people = plimsoll(&["clients", &sample("list-storm"), "--emit", "watch-cache"]).exits(0).stdout.clone();
-    assert!(
-        people.contains("allowWatchBookmarks=true") && people.contains("only 0 has an effect"),
-        "{people}"
-    );
+    assert!(people.contains("allowWatchBookmarks=true") && people.contains("only 0 has an effect"), "{people}");
     // After a restart caches begin empty, and hold no more than what came since; else 75 s at least.
     let restarted =
         plimsoll(&["clients", &sample("overload-restart/metrics"), "--emit", "watch-cache", "-o", "json"]).json(0);

@@ -430,7 +430,7 @@ fn what_makes_no_sense_is_refused() {
             &["top", &storm, "--sample-type", "cpu"][..],
             "no sample type cpu; use one of: alloc_objects, alloc_space, inuse_objects, inuse_space",
         ),
-        (&["top", &storm, "--sort-by", "size"], "there is no such field; there are function, package, file"),
+        (&["top", &storm, "--sort-by", "size"], "unknown field; use one of: function, package, file"),
         (&["top", &storm, "--focus", "("], "unclosed group"),
         (&["top", &storm, "-o", "svg"], "for plimsoll heap flame"),
         (&["flame", &storm, "-o", "json"], "plimsoll heap top -o json"),

@@ -199,7 +199,7 @@ fn a_server_out_of_reach_is_named_with_the_reason() {
         ("elsewhere", "its certificate is for another name"),
         ("not-tls", "the server there does not speak TLS"),
         ("no-such-host", "no-such-host.invalid:443/apis/discovery.k8s.io/v1/namespaces/default/endpointslices: "),
-        ("bad-proxy", "only proxies with http:// and socks5://"),
+        ("bad-proxy", "only http:// and socks5:// proxies"),
     ] {
         let (error, said) = refusal(context);
         assert!(said.contains(expected), "{context}: {said}");

@@ -156,7 +156,7 @@ fn what_can_not_be_helped_is_said() {
         (vec![answer("429 Too Many Requests", "Retry-After: 4000\r\n", "")], "Retry-After 4000s"),
         (vec![answer("403 Forbidden", "", "no")], "403, no; these credentials may not read"),
         (vec![answer("404 Not Found", "", "404 page not found")], "the URL before /api/v1"),
-        (vec![cut(&matrix("{}", r#"[0,"1"]"#)); 3], "the answer broke off"),
+        (vec![cut(&matrix("{}", r#"[0,"1"]"#)); 3], "the response ended early"),
         (
             vec![answer(
                 "400 Bad Request",
@@ -177,5 +177,5 @@ fn what_can_not_be_helped_is_said() {
     }
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = ask(&endpoint(&format!("http://{gone}")), "x").0.unwrap_err().to_string();
-    assert!(error.contains("after 3 tries") && error.contains("may this machine reach it"), "{error}");
+    assert!(error.contains("after 3 tries") && error.contains("this machine can reach it"), "{error}");
 }

@@ -582,7 +582,7 @@ fn loose_files_and_windows_that_are_named() {
         (&["report", &audit, "--from", from], 2, "require each other"),
         (&["report", &audit, "--from", to, "--to", from], 2, "not before"),
         (&["report", &audit, "-o", "csv"], 2, "-o json"),
-        (&["report", &audit, "-o", "svg"], 2, "-o svg is for"),
+        (&["report", &audit, "-o", "svg"], 2, "-o svg is only for"),
         (&["traffic", &audit, "-o", "html"], 2, "plimsoll report"),
         (
             &["report", &audit, "--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T12:05:00Z"],

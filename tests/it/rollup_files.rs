@@ -354,8 +354,8 @@ fn what_they_do_not_hold_is_refused_with_what_would_tell() {
         (&["guard", "policies", roll], "give the audit log itself"),
         (&["quota", "propose", roll, "--api"], "give the audit log itself"),
         (&["clients", roll, "--emit", "fence", "--client", "node-agent"], "give the audit log itself"),
-        (&["traffic", roll, "--by", "name"], "keeps no name"),
-        (&["traffic", roll, "--by", "verb", "--where", "source-ip=10.0.0.1"], "keeps no source-ip"),
+        (&["traffic", roll, "--by", "name"], "do not keep name"),
+        (&["traffic", roll, "--by", "verb", "--where", "source-ip=10.0.0.1"], "do not keep source-ip"),
         (&["traffic", roll, "--series", "--interval", "15s"], "use a multiple"),
         (&["clients", roll, "--where", "resource=pods"], "or give the log itself"),
         (&["rollup", &log, "--to", roll], "not empty"),
@@ -412,8 +412,8 @@ fn damage_and_other_forms_are_told_and_never_taken_for_data() {
     }
     fs::write(&table, &whole).unwrap();
     for (manifest, words) in [
-        (text.replace("rollup/v1", "rollup/v2"), "use the one that wrote it"),
-        (text.replace("\"tile_seconds\": 10", "\"tile_seconds\": 7"), "it may be 10, 60, 600 or 3600"),
+        (text.replace("rollup/v1", "rollup/v2"), "use the plimsoll that wrote it"),
+        (text.replace("\"tile_seconds\": 10", "\"tile_seconds\": 7"), "it must be 10, 60, 600 or 3600"),
         (text[..text.len() / 2].to_owned(), "is not a manifest"),
     ] {
         fs::write(roll.join("manifest.json"), manifest).unwrap();

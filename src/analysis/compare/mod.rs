@@ -1,4 +1,4 @@
-//! What changed between two times or two clusters, and what of it is more than noise. (Rules: docs/commands/compare.md.)
+//! What changed between two times or two clusters, and which changes exceed noise. (Rules: docs/commands/compare.md.)
 //!
 //! `logs`, `pages` and `states` make pairs of what both sides measured. All of them are judged together, so that of all
 //! that is said to have changed nothing did so by chance, but in one comparison of twenty.

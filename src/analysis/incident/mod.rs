@@ -1,4 +1,4 @@
-//! What happened: whether there was an incident, when, who caused it, and how sure that is. (How: docs/commands/report.md.)
+//! What happened: whether there was an incident, when, who caused it, with which confidence (docs/commands/report.md).
 
 pub mod answers;
 pub mod cards;

@@ -31,7 +31,7 @@ FORMS
               with comments on what to look at
   -o json     one List
 
-What is removed, changed and left out, and why: docs/commands/etcd-extract.md. Read the comments before you apply anything.")]
+Read the comments before you apply anything. What is removed, changed and left out: docs/commands/etcd-extract.md.")]
 pub(super) struct Args {
     /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
     /// holds one.

@@ -35,7 +35,7 @@ EXAMPLES
   plimsoll report audit.log scrapes/ snapshot.db --from 2026-11-20T09:21:00Z --to 2026-11-20T09:25:00Z
   plimsoll report bundle/ -o html --redact --title 'Outage of 20 November' --owner platform > report.html
 
-Every number is that of the command that is named beside it. How the window and the causes are found: docs/commands/report.md.")]
+Every number is that of the command named beside it. Window, causes, confidence: docs/commands/report.md.")]
 pub struct Args {
     /// All sources that you have: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap
     /// profiles, objects.

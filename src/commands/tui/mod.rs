@@ -46,7 +46,7 @@ EXAMPLES
   plimsoll tui bundle/                                   # replay: what a bundle holds, at any moment
   plimsoll tui audit.log snapshot.db metrics/            # any mix of what the other commands read
 
-? shows what the keys do. What a tab shows is what a command prints: Y copies that command. More: docs/commands/tui.md.")]
+? shows the keys. A tab shows the output of a command: Y copies that command. More: docs/commands/tui.md.")]
 pub struct Args {
     /// What the other commands read: bundles, audit logs, metrics pages, databases of etcd, heap profiles, copies of
     /// cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the kubeconfig

@@ -60,11 +60,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("Sun-Thu", "Sun-Xyz", "owners: number 1 (pay): hours: days: 'Sun-Xyz'"),
         ("\"22:00\"", "\"25:00\"", "from: '25:00' is not a time of a day"),
         ("\"22:00\"", "\"06:30\"", "must differ"),
-        (
-            "channels: [pages, chat]",
-            "channels: [pager]",
-            "no channel 'pager'; use one of: chat hook log mail pages",
-        ),
+        ("channels: [pages, chat]", "channels: [pager]", "no channel 'pager'; use one of: chat hook log mail pages"),
         ("channels: [pages, chat]", "channels: []", "nobody would be notified"),
         ("name: web", "name: pay", "owners: number 2 (pay): the name is already in use"),
         ("name: web, ", "", "an owner requires a name"),

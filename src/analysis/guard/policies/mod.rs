@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicies (admissionregistration.k8s.io/v1, Kubernetes 1.30 and later) that stop dangerous
-//! operations inside the apiserver, without a webhook. What each protects, and what CEL can't express: docs/commands/guard.md.
+//! operations inside the apiserver, without a webhook. What each protects, and the limits of CEL:
+//! docs/commands/guard.md.
 //!
 //! Each policy is here twice: as CEL, and in [`replay`] as a decision about a request in an audit log. A test lets a
 //! CEL library decide the same requests.
