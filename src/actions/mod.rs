@@ -1,5 +1,4 @@
-//! The few things that change something outside of plimsoll: files that are replaced, limits of cgroups, messages that
-//! are sent.
+//! The few things that change something outside of plimsoll: replaced files, limits of cgroups, sent messages.
 //!
 //! ```
 //! let folder = tempfile::tempdir().unwrap();

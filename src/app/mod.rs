@@ -1,4 +1,4 @@
-//! The program: the command line is parsed literally, the command runs, and what it comes to is an exit code.
+//! The program: parses the command line, runs the command, and returns its exit code.
 
 mod help;
 #[cfg(test)]

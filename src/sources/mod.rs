@@ -1,4 +1,4 @@
-//! Sources turn bytes into raw records and know nothing of what they mean.
+//! Sources turn bytes into raw records and attach no meaning to them.
 //!
 //! ```
 //! use plimsoll::sources::find::audit_logs;

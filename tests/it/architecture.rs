@@ -356,6 +356,35 @@ fn layers_import_only_what_they_may() {
     assert!(all.is_empty(), "\n{}", all.join("\n"));
 }
 
+/// What a module's comment says first: up to its first full stop that ends a sentence, links as plain text.
+fn summary(text: &str) -> String {
+    let lines = text.lines().take_while(|line| line.starts_with("//! "));
+    let whole = lines.map(|line| line.trim_start_matches("//! ").trim()).collect::<Vec<_>>().join(" ");
+    let end = whole.find(". ").unwrap_or(whole.len());
+    whole[..end].trim_end_matches('.').replace("[`", "`").replace("`]", "`").replace('|', "\\|")
+}
+
+/// The table of folders in docs/architecture.md is that of the folders' own comments.
+#[test]
+fn the_folders_are_listed() {
+    let mut files = Vec::new();
+    sources(&root().join("src"), &mut files);
+    files.retain(|file| file.ends_with("mod.rs"));
+    files.sort_by(|a, b| a.parent().cmp(&b.parent()));
+    let mut table = String::from("| folder | what it holds |\n|---|---|\n");
+    for file in &files {
+        let folder = file.parent().unwrap().strip_prefix(root()).unwrap().display();
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(
+            text.starts_with("//! "),
+            "{folder}/mod.rs does not begin with a comment that says what the folder holds"
+        );
+        table += &format!("| `{folder}` | {} |\n", summary(&text));
+    }
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    assert!(files.len() > 40 && page.contains(&table), "the table of docs/architecture.md should be\n{table}");
+}
+
 #[test]
 fn files_do_not_import_each_other_in_circles() {
     let src = root().join("src");

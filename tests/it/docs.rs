@@ -234,7 +234,7 @@ fn each_command_has_a_page_with_its_flags() {
     const WITHOUT_OUTPUT: [&str; 3] = ["collect", "serve", "tui"];
     let shared = flags(&plimsoll(&["help", "options"]).stdout);
     let page = |name: &str| fs::read_to_string(root().join("docs").join(name));
-    let live = flags_of_tables(&page("commands/README.md").unwrap());
+    let live = flags_of_tables(&page("commands/index.md").unwrap());
     let prometheus = flags_of_tables(&page("prometheus.md").unwrap());
     let (mut commands, mut faults) = (0, Vec::new());
     let listed = Regex::new(r"(?m)^  ([a-z]+)  +[A-Z]").unwrap();
@@ -255,7 +255,7 @@ fn each_command_has_a_page_with_its_flags() {
             own.extend(flags(&plimsoll(&[command, &sub, "--help"]).stdout));
         }
         let other = |flag: &String| {
-            live.contains(flag) && text.contains("README.md#")
+            live.contains(flag) && text.contains("index.md#")
                 || prometheus.contains(flag) && text.contains("prometheus.md")
         };
         let is_named = |flag: &str| Regex::new(&format!(r"--{flag}\b")).unwrap().is_match(&text);
@@ -268,7 +268,7 @@ fn each_command_has_a_page_with_its_flags() {
         if !text.contains("```console\n$ plimsoll ") && !WITHOUT_OUTPUT.contains(&command) {
             faults.push(format!("docs/{file} shows no output"));
         }
-        for (list, place) in [("README.md", "](docs/"), ("docs/commands/README.md", "](")] {
+        for (list, place) in [("README.md", "](docs/"), ("docs/commands/index.md", "](")] {
             let link =
                 format!("{place}{}", if list == "README.md" { &file } else { file.trim_start_matches("commands/") });
             if !fs::read_to_string(root().join(list)).unwrap().contains(&link)

@@ -123,7 +123,7 @@ fn two_apiservers_and_four_pages() {
         );
         assert_eq!(instance["since_start"], false, "{instance}");
     }
-    // It asks for nothing but what docs/commands/README.md says, and says who it is.
+    // It asks for nothing but what docs/commands/index.md says, and says who it is.
     let mut asked: Vec<String> = Vec::new();
     for request in lab.requests("/") {
         assert_eq!(request["agent"], concat!("plimsoll/", env!("CARGO_PKG_VERSION")), "{request}");

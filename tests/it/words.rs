@@ -28,7 +28,7 @@ const SENTENCES: [(&str, &str); 16] = [
 ];
 
 /// Names that no item of the code has: they say nothing of what it is.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 26] = [
     "Told",
     "Known",
     "Found",
@@ -51,6 +51,10 @@ const NAMES: [&str; 22] = [
     "Heard",
     "Meant",
     "Felt",
+    "TOLD",
+    "ANEW",
+    "told_by",
+    "foresee_all",
 ];
 
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {
@@ -155,6 +159,49 @@ fn no_line_is_wider_than_120_columns() {
     none(&faults);
     let long = "x".repeat(121);
     assert_eq!(wide(&format!("a\n{long}\nlet a = r#\"{long}\n\"#;\n// {long}\n")), [2, 5]);
+}
+
+/// Documents follow the same list, what is code aside.
+#[test]
+fn documents_use_the_terms_of_the_field() {
+    let mut pages = vec![root().join("README.md")];
+    for pattern in ["docs/*.md", "docs/*/*.md", "docs/*/*/*.md"] {
+        pages.extend(glob::glob(root().join(pattern).to_str().unwrap()).unwrap().map(Result::unwrap));
+    }
+    let own =
+        [(r"\btells?\b|\btold\b", "show, report"), (r"\breckon", "compute"), (r"\bfenc(?:e|ed|es)\b", "throttle")];
+    let rules: Vec<(Regex, &str)> = SENTENCES
+        .iter()
+        .chain(&own)
+        .map(|(rule, instead)| (Regex::new(&format!("(?i){rule}")).unwrap(), *instead))
+        .collect();
+    // Runbooks speak to people, who tell one another things.
+    let addressed = ["tell the", "tell its owner", "tell their owners"];
+    let code = Regex::new(r"`[^`]*`|\]\([^)]*\)|<a id=[^>]*>").unwrap();
+    let mut faults = Vec::new();
+    for path in &pages {
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut in_code = false;
+        for (number, line) in text.lines().enumerate() {
+            in_code ^= line.trim_start().starts_with("```");
+            let prose = code.replace_all(line, "");
+            if in_code || addressed.iter().any(|words| prose.to_lowercase().contains(words)) {
+                continue;
+            }
+            for (rule, instead) in &rules {
+                if let Some(word) = rule.find(&prose) {
+                    let name = path.strip_prefix(root()).unwrap().display();
+                    faults.push(format!("{name}:{}: \"{}\": write: {instead}", number + 1, word.as_str().trim()));
+                }
+            }
+            // Wider lines are tables.
+            if line.chars().count() > 160 && !line.starts_with(['|', '[', '<', '`']) && !line.contains("](") {
+                faults.push(format!("{}:{}: wider than 160 columns", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(pages.len() > 100, "{}", pages.len());
+    none(&faults);
 }
 
 #[test]

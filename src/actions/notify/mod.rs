@@ -1,5 +1,4 @@
-//! Messages to owners of quotas: what has still to be sent is on disk before it is sent, and what was sent is on disk
-//! at once after it.
+//! Messages to owners of quotas: a message is on disk before it is sent, and so is its delivery right after.
 //!
 //! ```text
 //! decided ──► state.json ──► receiver ──► sent.log ──► state.json without it

@@ -1,5 +1,4 @@
-//! How evenly several apiservers carry the load, since when they don't, who pins it, and what would even it out.
-//! (Rules: docs/commands/balance.md.)
+//! Load balance across apiservers: skew, onset, responsible clients, remedies. (Rules: docs/commands/balance.md.)
 
 mod course;
 pub mod goaway;

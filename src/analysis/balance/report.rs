@@ -289,7 +289,7 @@ fn add_chances(
     let within = duration((input.within * SECOND as f64) as Micros);
     let floor = model.floor();
     let at_best = if floor > EVEN {
-        format!("; to {} at best, because few connections carry most of the load", significant(floor))
+        format!("; a skew of {} at best, because few connections carry most of the load", significant(floor))
     } else {
         String::new()
     };
@@ -300,8 +300,8 @@ fn add_chances(
                 .to_owned()
         }
         Some(chance) => format!(
-            "to rebalance\t--goaway-chance={chance} is expected to do so within {within}{at_best}, by {} reconnects \
-             a second; or restart the clients below",
+            "to rebalance\t--goaway-chance={chance} (expected within {within}, {} reconnects per second{at_best}); or \
+             restart the clients below",
             significant(chance * model.rate())
         ),
         None => format!(

@@ -1,4 +1,4 @@
-//! How each client behaves: profiles made from the roll-up, what is wrong with them ([`detect`]), and the report.
+//! Client profiles from the roll-up, their findings ([`detect`]), and the report.
 //!
 //! A client is a user with an agent product in a cluster; all kubelets are one.
 

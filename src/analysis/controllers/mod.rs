@@ -1,5 +1,5 @@
-//! How the scheduler and the controllers keep up: work queues, scheduling, pods that wait and how many kinds of them
-//! there are, and leaders that change. (Rules: docs/commands/controllers.md.)
+//! Health of scheduler and controllers: work queues, scheduling, kinds of pending pods, and leader changes. (Rules:
+//! docs/commands/controllers.md.)
 
 mod calls;
 pub mod classes;

@@ -1,4 +1,4 @@
-//! What `serve` exports of audit logs: counters by client that grow with each round of reading, bounded in number, and
+//! Metrics of `serve` from audit logs: counters by client that grow with each round of reading, bounded in number, and
 //! kept across restarts (docs/commands/serve.md).
 //!
 //! A counter takes what one part of a log adds to it: a request counts when it ends. A client that has series of its

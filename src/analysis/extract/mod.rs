@@ -1,5 +1,5 @@
-//! From the objects of a snapshot to documents that can be applied: which are left out, what is removed from the rest,
-//! and in which order they come. (Source: Kubernetes' garbage collector, controllers, and the validation of each kind.)
+//! From the objects of a snapshot to documents that can be applied: selection, clean-up and order. (Source: Kubernetes'
+//! garbage collector, controllers, and the validation of each kind.)
 
 mod clean;
 mod definition;

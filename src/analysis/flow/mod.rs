@@ -1,5 +1,5 @@
-//! API Priority and Fairness on audit logs: which FlowSchema a request matches, a fence around clients, and what would
-//! have become of the logged requests with it. (Rules and their sources: docs/flowcontrol.md.)
+//! API Priority and Fairness on audit logs: which FlowSchema a request matches, throttles for clients, and a replay of
+//! the logged requests with them. (Rules and their sources: docs/flowcontrol.md.)
 
 mod classify;
 pub mod fence;

@@ -1,4 +1,4 @@
-//! Where a series is going and when it reaches its limit.
+//! Forecasts of a series: its trend, and when it reaches its limit.
 //!
 //! Of the days of a series `pieces` finds where its level or slope changed, and so the trend of today. A pool of
 //! `filter`s with seasons (`profile`) is tried from several origins (`backtest`); the mean of the best predicts

@@ -1,5 +1,4 @@
-//! Dangerous operations: what people and programs did that can cost a cluster dear, who it was, and what went with it.
-//! Rules: docs/commands/guard.md.
+//! Dangerous operations: kinds, actors, severities and cascades. (Rules: docs/commands/guard.md.)
 
 mod bodies;
 pub(in crate::analysis) mod classify;

@@ -1,5 +1,5 @@
-//! What a heap holds: from stacks to functions with what they and their callees hold, as pprof counts it; to groups of
-//! an apiserver's work; to a flame graph; and to what has changed between two profiles.
+//! Heap profiles: from stacks to functions with flat and cumulative values as pprof counts them; to groups by purpose;
+//! to a flame graph; and to the difference of two profiles.
 
 mod findings;
 pub mod flame;

@@ -1,4 +1,4 @@
-//! The judge: which episodes there were, how grave, when, and what caused them. (How: docs/judge.md.)
+//! The judge: episodes, their grades, times and causes. (How: docs/judge.md.)
 //!
 //! [`Requests`] is what it reads, whatever that was counted from; [`RequestSeries`] is load and its consequences by
 //! interval; [`signals`] are what deviates from its baseline, and episodes what signals come to.

@@ -1,5 +1,4 @@
-//! What fills etcd: keys, revisions and bytes, by what the keys are called and what they hold. (Definitions:
-//! docs/commands/etcd.md.)
+//! Usage of etcd's key space: keys, revisions and bytes, by key and by content. (Definitions: docs/commands/etcd.md.)
 
 mod arena;
 pub mod by;

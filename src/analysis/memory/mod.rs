@@ -1,4 +1,4 @@
-//! What a cgroup's memory is made of, whether it is full, and of what. (Formulas: docs/commands/memory.md.)
+//! Memory of cgroups: its parts, rates and verdicts. (Formulas: docs/commands/memory.md.)
 
 pub mod account;
 pub mod findings;

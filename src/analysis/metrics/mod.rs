@@ -1,5 +1,5 @@
-//! Metrics pages to numbers: increases, rates and quantiles that hold across restarts and load balancers; traffic,
-//! and how the control plane does. The rules are those of docs/metrics.md.
+//! Metrics pages to numbers: increases, rates and quantiles across restarts and load balancers; traffic, and health of
+//! the control plane. (Rules: docs/metrics.md.)
 
 pub(super) mod catalogue;
 pub mod etcd;

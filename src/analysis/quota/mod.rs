@@ -1,5 +1,4 @@
-//! Quotas: what is used of them, where that is going, what they should be, what is wrong with them, and who is
-//! notified.
+//! Quotas: usage, trend, proposals, lint, and alerts to owners.
 
 pub mod api;
 pub mod calendar;

@@ -1,4 +1,4 @@
-//! Who holds and who waits for the seats of priority levels, by an apiserver's dump pages.
+//! Holders of seats and waiting requests of priority levels, from an apiserver's dump pages.
 //!
 //! Of each apiserver the last page of requests counts, and beside it the pages of levels and queues that are nearest in
 //! time.

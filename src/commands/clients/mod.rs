@@ -1,4 +1,4 @@
-//! `plimsoll clients`: how each client behaves.
+//! `plimsoll clients`: client profiles.
 
 mod analysed;
 mod emit;

@@ -1,4 +1,4 @@
-//! `plimsoll etcd`: what fills the key space, and how etcd does.
+//! `plimsoll etcd`: usage of the key space, and etcd health.
 
 mod check;
 mod diff;

@@ -1,4 +1,4 @@
-//! `plimsoll forecast`: when limits will be reached.
+//! `plimsoll forecast`: time until limits are reached.
 
 mod asked;
 mod inputs;

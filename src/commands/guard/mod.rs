@@ -1,4 +1,4 @@
-//! `plimsoll guard`: dangerous operations.
+//! `plimsoll guard`: dangerous operations, episodes, policies and webhooks.
 
 mod episodes;
 mod events;

@@ -1,4 +1,4 @@
-//! `plimsoll heap`: what the Go heap holds.
+//! `plimsoll heap`: heap profiles.
 
 use super::show;
 use crate::analysis::answer::Answer;

@@ -1,4 +1,4 @@
-//! `plimsoll memory`: whether a cgroup is really full, and of what; giving cache back.
+//! `plimsoll memory`: memory of cgroups, and reclaim.
 
 mod reclaim;
 mod show;

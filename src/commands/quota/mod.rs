@@ -1,4 +1,4 @@
-//! `plimsoll quota`: what quotas should be, and what is wrong with them.
+//! `plimsoll quota`: proposals, checks, alerts and lint.
 
 mod alert;
 mod api;

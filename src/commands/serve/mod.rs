@@ -1,5 +1,5 @@
-//! `plimsoll serve`: the recorder with a web face. It follows audit logs into a store, exports counters by client for
-//! Prometheus, and answers what the commands answer.
+//! `plimsoll serve`: the recorder with an HTTP interface. It follows audit logs into a store, exports counters by
+//! client for Prometheus, and answers the questions of the commands.
 
 mod api;
 mod counted;

@@ -1,4 +1,4 @@
-//! `plimsoll tui`: threads that find things out, and one that draws.
+//! `plimsoll tui`: threads that read and answer, and one that draws.
 
 mod course;
 mod engine;

@@ -1,5 +1,5 @@
-//! Questions, as plain data: what a command is asked, whoever asks. The command line, a report and the terminal UI
-//! compose them; `commands::answer` answers them; [`Question::words`] writes the command that asks the same.
+//! Questions as plain data, whoever asks them. The command line, a report and the terminal UI compose them;
+//! `commands::answer` answers them; [`Question::words`] writes the command that asks the same.
 //!
 //! A question holds nothing about how the answer is shown (`-o`, `--top`, `--sort-by`), and nothing about live clusters
 //! and Prometheus, which only the command line names. Conditions (`--where`) and dimensions are the texts of the

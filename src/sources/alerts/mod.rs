@@ -1,5 +1,5 @@
-//! The configuration of alerts: a YAML file (docs/alerts.md). What is not known there is an error, as a misspelt key
-//! would do nothing.
+//! The configuration of alerts: a YAML file (docs/alerts.md). Unknown keys are errors, because a misspelt key would do
+//! nothing.
 
 mod holidays;
 

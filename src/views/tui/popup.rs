@@ -105,7 +105,7 @@ impl Popup {
         popup.gap();
         popup.line(
             Look::Dim,
-            "The view shows the output of the command that Y copies. Columns: docs/commands/README.md.",
+            "The view shows the output of the command that Y copies. Columns: docs/commands/index.md.",
         );
         popup
     }

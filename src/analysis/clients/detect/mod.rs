@@ -1,5 +1,4 @@
-//! What clients do that costs more than it must: one file for each finding. Thresholds and their reasons:
-//! docs/findings.md.
+//! Detectors of costly client behaviour: one file for each finding. (Thresholds and their reasons: docs/findings.md.)
 
 mod access_reviews;
 mod alternating_writers;

@@ -1,4 +1,4 @@
-//! The capacity model: what becomes of limits when pods, objects or nodes are added.
+//! The capacity model: how limits move when pods, objects or nodes are added.
 //!
 //! How far a series moves is taken from what the history shows to go together, or else from what there is now. Every
 //! ratio that is used is reported. A series that is moved by a constant reaches its limit when the series as it is

@@ -1,4 +1,4 @@
-//! Admission webhooks: what they are asked about, how they do, and what stops when they can't be asked. (Rules:
+//! Admission webhooks: matched requests, health, and what stops when one is unreachable. (Rules:
 //! docs/commands/guard-webhooks.md.)
 
 mod asked;

@@ -1,5 +1,5 @@
-//! What may have caused an episode: every candidate is examined, and each of its features is a number that speaks for
-//! it or against it. (Definitions and weights: docs/judge.md.)
+//! Candidate causes of an episode: every candidate is examined, and each of its features is a number that speaks for it
+//! or against it. (Definitions and weights: docs/judge.md.)
 
 mod load;
 mod plane;
