@@ -142,6 +142,51 @@ fn commands_are_those_of_the_program() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), commands.len(), wrong.join("\n"));
 }
 
+/// Commands of documents that read samples run: to their end, without a fault in an input (exit code 0, or 1 for findings).
+#[test]
+fn commands_on_samples_run() {
+    // What does not end, needs a terminal, or shows how to read what an earlier command wrote.
+    const LIVE: [&str; 8] = ["tui", "serve", "--follow", "watch", "--every", "--daemon", "--seats", "--yes"];
+    let mut commands: BTreeMap<Vec<String>, String> = BTreeMap::new();
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap().replace("\\\n", " ");
+        for (language, line) in lines(&text) {
+            let is_shell = language.as_deref().is_some_and(|name| ["sh", "bash"].contains(&name));
+            let Some(words) = is_shell.then(|| words(line)).flatten() else { continue };
+            let reads = |word: &String| word.split(['=', ',']).any(|part| part.starts_with("samples/"));
+            let is_live = words.iter().any(|word| LIVE.contains(&word.as_str()));
+            let is_form = words.iter().any(|word| word.contains(['[', '…', '⟨', '$']) || word == "...");
+            if words.iter().any(reads) && !is_live && !is_form {
+                commands.entry(words).or_insert_with(|| path.strip_prefix(root()).unwrap().display().to_string());
+            }
+        }
+    }
+    assert!(commands.len() > 60, "{}", commands.len());
+    let folder = folder();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(root().join("samples"), folder.path().join("samples")).unwrap();
+    let all: Vec<(&Vec<String>, &String)> = commands.iter().collect();
+    let run = |part: &[(&Vec<String>, &String)]| {
+        let mut faults = Vec::new();
+        for (words, place) in part {
+            let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), folder.path());
+            let ran = command.args(*words).current_dir(folder.path()).output().unwrap();
+            if !matches!(ran.status.code(), Some(0 | 1)) {
+                let said = String::from_utf8_lossy(&ran.stderr);
+                faults.push(format!("{place}: plimsoll {}: {:?} {said}", words.join(" "), ran.status.code()));
+            }
+        }
+        faults
+    };
+    let faults: Vec<String> = std::thread::scope(|scope| {
+        let run = &run;
+        let parts = all.chunks(all.len().div_ceil(4)).map(|part| scope.spawn(move || run(part)));
+        let parts: Vec<_> = parts.collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
+    none(&faults);
+}
+
 /// Blocks of a document that show a command and what it prints; `...` stands for any lines.
 fn shown(path: &Path) -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(path).unwrap();
