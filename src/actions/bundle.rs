@@ -18,9 +18,7 @@ const MAX_NAME_CHARS: usize = 100;
 /// A bundle that is being written. Dropped before [`Self::finish`], it is removed.
 pub struct BundleWriter {
     form: Form,
-    /// Files in it.
     pub files: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 

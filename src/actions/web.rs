@@ -58,7 +58,6 @@ pub struct WebRequest {
     pub query: String,
     /// What the client accepts.
     pub accept: String,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -67,11 +66,9 @@ pub struct WebRequest {
 pub struct WebAnswer {
     /// Status code.
     pub status: u16,
-    /// Content type.
     pub content_type: &'static str,
     /// Further headers.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body.
     pub body: Bytes,
     /// The methods that there are, where the request's is not one of them.
     pub allow: &'static str,

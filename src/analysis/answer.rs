@@ -26,7 +26,6 @@ pub enum Rows {
     Other,
     /// Requests a second by client, of a breakdown by user and agent.
     Rates(Vec<ClientRate>),
-    /// What changed.
     Changes(Vec<compare::Row>),
     /// Dangerous operations.
     Operations(Vec<Group>),
@@ -39,7 +38,6 @@ pub enum Rows {
 /// How many requests a second a client sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientRate {
-    /// The user.
     pub user: String,
     /// The product of the user agent.
     pub agent: String,

@@ -12,7 +12,6 @@ use std::str::FromStr;
 
 /// One dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is its name in docs/commands/index.md")]
 pub enum Dim {
     Verb,
     Resource,

@@ -21,7 +21,6 @@ pub enum Kind {
     Finding,
     /// A metric, or a field that is computed from metrics.
     Metric,
-    /// A term.
     Term,
 }
 
@@ -39,9 +38,7 @@ impl Kind {
 /// An explanation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
-    /// Its name.
     pub name: String,
-    /// What it is.
     pub kind: Kind,
     /// The first sentence.
     pub summary: String,

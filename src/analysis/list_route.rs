@@ -23,7 +23,6 @@ impl Minor {
 pub enum Route {
     /// The watch cache.
     Cache,
-    /// etcd.
     Etcd,
     /// The log does not show.
     Unsure,

@@ -24,7 +24,6 @@ const MANY_ENDS: usize = 1 << 16;
 /// A started event that waits for its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start<T> {
-    /// Its `at`.
     pub at: Micros,
     /// Whether its code is 400 or more.
     pub failed: bool,

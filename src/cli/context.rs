@@ -17,7 +17,6 @@ use std::io::Write;
 /// What a command works with.
 #[derive(Debug)]
 pub struct Context<'io> {
-    /// Settings.
     pub settings: Settings,
     /// Writers and clock.
     pub io: &'io mut Io,

@@ -55,7 +55,6 @@ pub(crate) struct Load {
     pub(crate) calm: Option<Span>,
     /// What a bundle says it is about.
     pub(crate) bounds: Bounds,
-    /// The clusters.
     pub(crate) clusters: Vec<String>,
     /// Who answers for them.
     pub(crate) owner: String,

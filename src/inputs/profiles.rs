@@ -35,7 +35,6 @@ fn profile(file: Source, context: &mut Context<'_>) -> Result<Arc<Profile>, Stri
 /// Which profile of a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The first.
     First,
     /// The last that can be read.
     Last,

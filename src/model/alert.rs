@@ -15,7 +15,6 @@ use std::time::Duration;
 /// When somebody works. Days and times are those of the clock on their wall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
-    /// The time zone.
     pub zone: TimeZone,
     /// Working days from Monday to Sunday.
     pub days: [bool; 7],
@@ -30,7 +29,6 @@ pub struct Calendar {
 /// Whom messages about some namespaces go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Their name.
     pub name: String,
     /// Patterns of namespaces, with `*` and `?`, that are theirs whatever the namespaces say.
     pub namespaces: Vec<String>,
@@ -71,14 +69,12 @@ pub enum Tls {
     Starttls,
     /// TLS from the first byte.
     Implicit,
-    /// None.
     None,
 }
 
 /// A URL: in the configuration, or where secrets are, as those of Slack are one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Url {
-    /// As it is.
     Plain(String),
     /// Elsewhere.
     Secret(Secret),
@@ -118,7 +114,6 @@ pub enum ChannelKind {
     Smtp {
         /// The server's name.
         server: String,
-        /// Its port.
         port: u16,
         /// How it is spoken to.
         tls: Tls,
@@ -136,7 +131,6 @@ pub enum ChannelKind {
 /// A channel: a way with a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
-    /// Its name.
     pub name: String,
     /// Where it leads.
     pub way: ChannelKind,
@@ -233,7 +227,6 @@ impl Level {
 /// What identifies an alert.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
-    /// The namespace.
     pub namespace: String,
     /// The ResourceQuota's name.
     pub quota: String,
@@ -385,7 +378,6 @@ impl Message {
 pub struct EpisodeNews {
     /// The episode's id.
     pub id: String,
-    /// Its grade.
     pub grade: String,
     /// How grave that is.
     pub level: Level,
@@ -441,7 +433,6 @@ pub struct GuardEvent {
     pub count: u64,
     /// Group of the resource.
     pub group: String,
-    /// The resource.
     pub resource: String,
     /// Namespaces that it touches.
     pub namespaces: Vec<String>,

@@ -7,7 +7,6 @@ use super::time::Micros;
 /// A priority level (`dump_priority_levels`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Level {
-    /// Its name.
     pub name: String,
     /// Queues that hold a request.
     pub active_queues: Option<u64>,
@@ -70,7 +69,6 @@ pub struct Request {
 /// Who asks for what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The user.
     pub user: String,
     /// The verb, in small letters.
     pub verb: String,
@@ -82,9 +80,7 @@ pub struct Details {
     pub name: String,
     /// Group and version.
     pub version: String,
-    /// The resource.
     pub resource: String,
-    /// The subresource.
     pub subresource: String,
 }
 
@@ -93,11 +89,8 @@ pub struct Details {
 pub enum Rows {
     /// Priority levels.
     Levels(Vec<Level>),
-    /// Queues.
     Queues(Vec<Queue>),
-    /// Requests.
     Requests {
-        /// The requests.
         requests: Vec<Request>,
         /// Whether it says who asks for what.
         details: bool,

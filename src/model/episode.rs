@@ -43,7 +43,6 @@ impl Grade {
 pub enum State {
     /// It lasts to the end of what was read.
     Ongoing,
-    /// It ended.
     Ended,
     /// The data ends before that can be seen.
     Unknown,
@@ -69,7 +68,6 @@ pub struct Effect {
     pub words: &'static str,
     /// At baseline.
     pub before: f64,
-    /// Within.
     pub within: f64,
     /// Both, for people.
     pub shown: [String; 2],

@@ -125,7 +125,6 @@ pub struct Event<'a> {
     pub audit_id: JsonStr<'a>,
     /// `requestURI` with the raw query.
     pub uri: JsonStr<'a>,
-    /// `verb`.
     pub verb: JsonStr<'a>,
     /// Which caller of this thread's memory it is, where the reader knows: equal means that user, groups,
     /// extra, impersonated user, source and agent are equal.
@@ -177,9 +176,7 @@ pub struct Event<'a> {
 /// An event with its times read, and where it comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed<'e, 'a> {
-    /// The event.
     pub event: &'e Event<'a>,
-    /// Its stage.
     pub stage: Stage,
     /// `stageTimestamp`.
     pub at: Micros,

@@ -18,7 +18,6 @@ pub struct Spec {
     pub name: &'static str,
     /// What it counts or measures, with its unit.
     pub help: &'static str,
-    /// Its kind.
     pub kind: FamilyKind,
     /// Names of its labels, in order.
     pub labels: &'static [&'static str],

@@ -19,7 +19,6 @@ pub struct FlowSchema {
 /// What makes requests of one FlowSchema different flows, which are queued apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distinguisher {
-    /// The user.
     User,
     /// The namespace of the object.
     Namespace,
@@ -43,9 +42,7 @@ pub enum Subject {
     User(String),
     /// All members of a group; `*` is every group.
     Group(String),
-    /// A service account.
     ServiceAccount {
-        /// Its namespace.
         namespace: String,
         /// Its name; `*` is every one of the namespace.
         name: String,
@@ -55,7 +52,6 @@ pub enum Subject {
 /// Requests for resources. A list that is just `*` matches everything; anywhere else `*` has no meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceRule {
-    /// Verbs.
     pub verbs: Vec<String>,
     /// API groups.
     pub groups: Vec<String>,
@@ -70,9 +66,7 @@ pub struct ResourceRule {
 /// Requests for paths that are no resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathRule {
-    /// Verbs.
     pub verbs: Vec<String>,
-    /// Paths.
     pub paths: Vec<String>,
 }
 
@@ -114,7 +108,6 @@ pub enum Limit {
 pub struct FlowConfig {
     /// FlowSchemas.
     pub schemas: Vec<FlowSchema>,
-    /// Priority levels.
     pub levels: Vec<PriorityLevel>,
 }
 

@@ -9,13 +9,11 @@ pub enum Unit {
     /// Objects, requests, seats: plain numbers.
     #[default]
     Count,
-    /// Bytes.
     Bytes,
     /// Cores of CPU.
     Cores,
     /// Requests a second.
     PerSecond,
-    /// Bytes a second.
     BytesPerSecond,
 }
 

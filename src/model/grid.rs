@@ -145,7 +145,6 @@ impl GridFold {
 /// A series on its grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// Which.
     pub series: Series,
     /// Its values.
     pub grid: Grid,

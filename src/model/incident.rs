@@ -11,11 +11,9 @@ use crate::model::units::significant;
 /// A number that shows how much load there is, piece by piece of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// Requests.
     Requests,
     /// Seconds that requests were worked on or waited, long-running ones left out.
     ServerTime,
-    /// LISTs.
     Lists,
     /// 429.
     Throttled,
@@ -104,9 +102,7 @@ impl Verdict {
 /// A client, as the report shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Card {
-    /// Its user.
     pub user: String,
-    /// Its agent.
     pub agent: String,
     /// Requests a second before, within and after the window; without a window the middle one is that of all of the
     /// time.
@@ -209,7 +205,6 @@ pub struct Flame {
 pub struct Own {
     /// Where it comes from.
     pub path: String,
-    /// The text.
     pub text: String,
 }
 
@@ -222,7 +217,6 @@ pub struct Incident {
     pub owner: String,
     /// What was read, as it was named.
     pub sources: Vec<String>,
-    /// The clusters.
     pub clusters: Vec<String>,
     /// When it was written.
     pub written: Micros,
@@ -240,7 +234,6 @@ pub struct Incident {
     pub causes: Vec<Cause>,
     /// Who asked for more, and who behaves badly.
     pub clients: Vec<Card>,
-    /// Timeline.
     pub timeline: Vec<Entry>,
     /// Numbers before, within and after.
     pub phases: Vec<Phases>,

@@ -43,7 +43,6 @@ impl Encoding {
 /// What is wanted of an object, beside what is always reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Want {
-    /// Its owners.
     pub owners: bool,
     /// Who wrote its fields.
     pub managers: bool,
@@ -58,9 +57,7 @@ pub struct Want {
 pub struct OwnerRef<'v> {
     /// Kind of the owner.
     pub kind: Cow<'v, str>,
-    /// Its name.
     pub name: Cow<'v, str>,
-    /// Its uid.
     pub uid: Cow<'v, str>,
     /// Whether it is the one that controls the object.
     pub controller: bool,
@@ -103,13 +100,11 @@ impl Object<'_> {
 /// One revision of a key.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen<'k> {
-    /// The key.
     pub key: &'k [u8],
     /// The transaction's number. A key changes once in a transaction.
     pub revision: u64,
     /// Whether it deletes the key.
     pub is_tombstone: bool,
-    /// The value.
     pub value: &'k [u8],
     /// The revision at which the key was made, as the entry has it.
     pub created: u64,

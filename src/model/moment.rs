@@ -10,7 +10,6 @@ pub struct Capture {
     pub path: String,
     /// When it was taken.
     pub taken: Micros,
-    /// The moment.
     pub moment: Micros,
 }
 

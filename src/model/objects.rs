@@ -12,18 +12,14 @@ pub type Amounts = BTreeMap<String, Quantity>;
 /// A namespace, with what its owner is read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespace {
-    /// Its name.
     pub name: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
 /// A container's resources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Container {
-    /// Its name.
     pub name: String,
     /// What it asks for.
     pub requests: Amounts,
@@ -49,7 +45,6 @@ pub struct Resized {
 /// What of a pod's spec quotas look at; the same in a workload's template.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PodSpec {
-    /// Its containers.
     pub containers: Vec<Container>,
     /// Its init containers, in order.
     pub init: Vec<Container>,
@@ -70,13 +65,10 @@ pub struct PodSpec {
 /// A pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Kind and name of what controls it.
     pub controller: Option<(String, String)>,
-    /// Its spec.
     pub spec: PodSpec,
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: String,
@@ -93,9 +85,7 @@ pub struct Pod {
 pub struct Workload {
     /// `Deployment`, `StatefulSet`, …
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// How many pods it wants.
     pub replicas: u64,
@@ -121,9 +111,7 @@ pub struct Scope {
 /// A ResourceQuota.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResourceQuota {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// What it grants, by its spec.
     pub hard: Amounts,
@@ -138,9 +126,7 @@ pub struct ResourceQuota {
 /// A LimitRange's rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitRange {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// `Container`, `Pod`, `PersistentVolumeClaim`.
     pub of: String,
@@ -153,7 +139,6 @@ pub struct LimitRange {
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Node {
-    /// Its name.
     pub name: String,
     /// What pods may take of it in all.
     pub allocatable: Amounts,
@@ -166,7 +151,6 @@ pub struct Node {
 /// A PersistentVolumeClaim.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Claim {
-    /// Its namespace.
     pub namespace: String,
     /// Its storage class; empty for none.
     pub class: String,
@@ -177,7 +161,6 @@ pub struct Claim {
 /// A Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Its namespace.
     pub namespace: String,
     /// Whether it is of type LoadBalancer.
     pub is_load_balancer: bool,
@@ -194,15 +177,11 @@ pub struct Objects {
     pub quotas: Vec<ResourceQuota>,
     /// LimitRanges, a rule each.
     pub limit_ranges: Vec<LimitRange>,
-    /// Pods.
     pub pods: Vec<Pod>,
     /// What makes pods.
     pub workloads: Vec<Workload>,
-    /// Nodes.
     pub nodes: Vec<Node>,
-    /// Claims.
     pub claims: Vec<Claim>,
-    /// Services.
     pub services: Vec<Service>,
     /// Admission webhooks, in the order of their configurations.
     pub webhooks: Vec<Webhook>,

@@ -27,7 +27,6 @@ pub struct Picture {
 /// A number on two sides, each in time from its own start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contrast {
-    /// What it is of.
     pub title: String,
     /// What is said of it, in a sentence without its period.
     pub caption: String,

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 /// What a ResourceQuota grants of one resource, and what is used of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Standing {
-    /// The namespace.
     pub namespace: String,
     /// The ResourceQuota's name.
     pub quota: String,
@@ -17,14 +16,12 @@ pub struct Standing {
     pub resource: String,
     /// What is granted.
     pub hard: Quantity,
-    /// What is used.
     pub used: Quantity,
 }
 
 /// What was used of a resource in a namespace over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
-    /// The namespace.
     pub namespace: String,
     /// The ResourceQuota's name; empty where none stands and usage is what pods ask for.
     pub quota: String,

@@ -12,7 +12,6 @@ pub struct ObjectKey<'k> {
     pub resource: &'k str,
     /// Namespace; empty for what is in none.
     pub namespace: &'k str,
-    /// Name.
     pub name: &'k str,
 }
 

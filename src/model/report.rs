@@ -14,7 +14,6 @@ pub enum Value {
     None,
     /// Text; may come from whoever calls the apiserver, so every view neutralises it.
     Text(String),
-    /// A count.
     Count(u64),
     /// A measure, a rate, a share.
     Number(f64),
@@ -96,7 +95,6 @@ pub struct Window {
     pub from: String,
     /// RFC 3339, UTC.
     pub to: String,
-    /// From `from` to `to`.
     pub seconds: f64,
 }
 
@@ -204,7 +202,6 @@ pub struct Report {
     pub lead: Vec<String>,
     /// Sentences below it.
     pub notes: Vec<String>,
-    /// Findings.
     pub findings: Vec<Finding>,
     /// How many of `findings`, from the first, people are shown; all where it is not given.
     pub findings_shown: Option<usize>,

@@ -18,7 +18,6 @@ pub const SCHEMA: &str = "plimsoll.rollup/v1";
 /// A column of some rows.
 #[derive(Debug)]
 pub enum Cells<'t> {
-    /// Numbers.
     Number(Vec<i64>),
     /// Text; truth values as `true` and `false`.
     Text(Vec<&'t str>),
@@ -46,7 +45,6 @@ impl<'t> Cells<'t> {
 pub struct Rows<'t> {
     /// How many.
     pub count: usize,
-    /// The columns.
     pub columns: Vec<Cells<'t>>,
 }
 
@@ -62,9 +60,7 @@ pub struct Manifest {
     pub tile_seconds: i64,
     /// First `at`, in µs since 1970.
     pub first: Option<Micros>,
-    /// Last `at`.
     pub last: Option<Micros>,
-    /// Events that were late.
     pub late_events: u64,
     /// Long-running requests that were open at the end.
     pub open_requests: u64,
@@ -80,7 +76,6 @@ pub struct Manifest {
     pub streams: Vec<StoredStream>,
     /// What was read.
     pub sources: Vec<StoredSource>,
-    /// What was lost.
     pub lost: Vec<Loss>,
     /// Dangerous operations in full that were dropped for want of room.
     pub operations_dropped: u64,
@@ -101,7 +96,6 @@ pub struct Manifest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoredTable {
-    /// Rows.
     pub rows: u64,
     /// Bytes of its file; 0 where nobody counted them.
     pub bytes: u64,
@@ -146,7 +140,6 @@ pub struct StoredFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoredStream {
-    /// Its cluster.
     pub cluster: String,
     /// The apiserver.
     pub instance: String,
@@ -156,7 +149,6 @@ pub struct StoredStream {
     pub events: BTreeMap<String, BTreeMap<String, u64>>,
     /// First `at`, in µs since 1970.
     pub first: Option<Micros>,
-    /// Last `at`.
     pub last: Option<Micros>,
     /// Last lines that were still being written.
     pub unfinished_lines: u64,

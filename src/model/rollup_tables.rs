@@ -3,9 +3,7 @@
 /// A table's name and columns, the first of which are its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableSpec {
-    /// Its name.
     pub name: &'static str,
-    /// Its columns.
     pub columns: &'static [&'static str],
     /// How many of them are the key.
     pub key: usize,

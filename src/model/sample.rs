@@ -55,18 +55,14 @@ impl<'p> PageText<'p> {
 /// A label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label<'p> {
-    /// Its name.
     pub name: PageText<'p>,
-    /// Its value.
     pub value: PageText<'p>,
 }
 
 /// An observation that stands for others, beside a bucket or a counter (OpenMetrics).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exemplar<'p> {
-    /// Its labels.
     pub labels: Vec<Label<'p>>,
-    /// Its value.
     pub value: f64,
     /// Unix seconds.
     pub timestamp: Option<f64>,

@@ -20,7 +20,6 @@ pub const SUSTAINED: [Micros; 4] = [300 * SECOND, 900 * SECOND, 3_600 * SECOND, 
 /// Which series: a name and labels, as Prometheus has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Series {
-    /// Its name.
     pub name: String,
     /// Its labels by name.
     pub labels: BTreeMap<String, String>,
@@ -57,7 +56,6 @@ impl fmt::Display for Series {
 /// Which series are meant: those of a name, or of any where it is empty, that have these labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// The name.
     pub name: String,
     /// Labels and their values; an empty value is met where the label is absent.
     pub labels: Vec<(String, String)>,

@@ -26,7 +26,6 @@ pub struct Function {
 /// A call: a line in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// Which of the functions.
     pub function: u32,
     /// The line; 0 where that is not known.
     pub line: i64,
@@ -35,7 +34,6 @@ pub struct Frame {
 /// A place in the program: the calls that were inlined there, innermost first, and the function that they are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Location {
-    /// Its address.
     pub address: u64,
     /// The file of the program or library that it is in, a text; 0 where that is not known.
     pub object: u32,
@@ -81,11 +79,9 @@ pub struct Stacks {
     pub drop_frames: String,
     /// Functions that are kept all the same.
     pub keep_frames: String,
-    /// Functions.
     pub functions: Vec<Function>,
     /// Frames of all locations.
     pub frames: Vec<Frame>,
-    /// Locations.
     pub locations: Vec<Location>,
     texts: String,
     /// Where each text ends in `texts`.

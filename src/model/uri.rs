@@ -12,7 +12,6 @@ pub enum Scope {
     Cluster,
     /// All objects of a resource in one namespace.
     Namespace,
-    /// One object.
     Object,
 }
 
@@ -83,7 +82,6 @@ pub enum Match {
     /// Absent.
     #[default]
     Unset,
-    /// `Exact`.
     Exact,
     /// `NotOlderThan`.
     NotOlder,
@@ -132,7 +130,6 @@ pub enum PathClass {
     Health,
     /// `/metrics` and what is below.
     Metrics,
-    /// `/version`.
     Version,
     /// Anything else.
     Other,

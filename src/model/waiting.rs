@@ -35,7 +35,6 @@ pub struct Waiting {
     pub priority: i64,
     /// When it was created, in microseconds.
     pub created: Option<Micros>,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// What nodes are filtered and scored by (node selector and affinity, tolerations, host ports, images, volumes,
     /// affinity to pods, spread, claims), in one form: equal needs are equal texts.

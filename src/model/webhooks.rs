@@ -18,7 +18,6 @@ pub struct Expression {
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`.
     pub operator: String,
-    /// Its values.
     pub values: Vec<String>,
 }
 
@@ -61,7 +60,6 @@ pub struct Rule {
     pub operations: Vec<String>,
     /// API groups; the core group is empty.
     pub groups: Vec<String>,
-    /// Versions.
     pub versions: Vec<String>,
     /// `pods`, `pods/status`, `*`, `pods/*`, `*/scale`, `*/*`.
     pub resources: Vec<String>,
@@ -86,7 +84,6 @@ pub struct Webhook {
     pub is_equivalent: bool,
     /// Which requests.
     pub rules: Vec<Rule>,
-    /// In which namespaces.
     pub namespaces: Selector,
     /// About which objects.
     pub objects: Selector,

@@ -32,7 +32,6 @@ const STALE_AFTER: Duration = Duration::from_secs(3600);
 /// Which files of an archive are unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// All.
     All,
     /// All but databases.
     Others,

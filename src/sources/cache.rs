@@ -34,7 +34,6 @@ const SAMPLE: u64 = 4 << 10;
 /// A roll-up in the cache.
 #[derive(Debug, Clone)]
 pub struct CachedRollup {
-    /// Its folder.
     pub folder: PathBuf,
     /// The logs.
     pub entry: Entry,
@@ -198,7 +197,6 @@ pub fn mark(described: &mut [EntryStream], streams: &[LogStream]) -> io::Result<
 pub struct Rest {
     /// As many as there are logs; those that gained nothing have no files.
     pub streams: Vec<LogStream>,
-    /// Their bytes.
     pub bytes: u64,
 }
 

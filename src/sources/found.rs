@@ -38,7 +38,6 @@ impl LogStream {
 /// What was found behind the arguments.
 #[derive(Debug, Default)]
 pub struct Discovery {
-    /// The logs.
     pub streams: Vec<LogStream>,
     /// Clusters and instances of empty files in folders that are called as the logs are.
     pub empty_logs: Vec<(String, String)>,

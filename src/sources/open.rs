@@ -57,7 +57,6 @@ pub enum SourceError {
     /// A folder without anything of what is wanted.
     #[error("{folder}: {}", nothing_here(*files, *wanted))]
     NothingHere {
-        /// The folder.
         folder: String,
         /// How many files were looked at.
         files: usize,

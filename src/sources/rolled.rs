@@ -22,7 +22,6 @@ pub type Take<'t> = dyn FnMut(&TableSpec, &Rows<'_>) -> Result<(), String> + 't;
 /// A stored roll-up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rolled {
-    /// Its folder.
     pub folder: PathBuf,
     /// What it says of itself.
     pub manifest: Manifest,

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 /// How the values of a column are written for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// As it is.
     Text,
     /// Digits in groups.
     Count,
@@ -20,7 +19,6 @@ pub enum Kind {
     Change,
     /// Milliseconds.
     Millis,
-    /// Bytes.
     Bytes,
     /// Bytes more or fewer than before.
     MoreBytes,

@@ -25,7 +25,6 @@ const RETRIES: RetryPolicy = RetryPolicy {
 pub struct Outcome {
     /// The message's id; empty for what Alertmanager is to go on knowing.
     pub id: String,
-    /// The channel.
     pub channel: String,
     /// Whether it was taken, and if not, why.
     pub result: Result<(), String>,

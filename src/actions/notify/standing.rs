@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 /// What Alertmanager is to go on knowing, by owner, and which channels those owners have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Standing {
-    /// The cluster.
     pub cluster: String,
     /// What time it is.
     pub at: Micros,

@@ -27,11 +27,9 @@ pub struct SeriesId(u32);
 /// A sample to append.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Of which series.
     pub series: SeriesId,
     /// When.
     pub at: Micros,
-    /// What.
     pub value: f64,
 }
 

@@ -32,7 +32,6 @@ pub struct Since {
 /// How an apiserver came back from a restart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Restart {
-    /// Which.
     pub instance: String,
     /// When its process started.
     pub at: Micros,

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 /// What load is measured by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Requests.
     Requests,
     /// Seconds that requests were worked on, without those that run for long.
     ServerTime,
@@ -75,7 +74,6 @@ pub struct Instance {
 /// The apiservers of one cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fleet {
-    /// The cluster.
     pub cluster: String,
     /// Its apiservers by name.
     pub instances: BTreeMap<String, Instance>,
@@ -118,9 +116,7 @@ pub fn concentration(skew: f64, instances: usize) -> f64 {
 /// A client's part of the load.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Client {
-    /// User.
     pub user: String,
-    /// Agent.
     pub agent: String,
     /// Addresses that it comes from: each has a connection or more.
     pub sources: u64,

@@ -36,9 +36,7 @@ pub enum Gateway {
 /// A limit.
 #[derive(Debug, Clone)]
 pub struct Limit<'r> {
-    /// For which gateway.
     pub gateway: Gateway,
-    /// The cluster.
     pub cluster: &'r str,
     /// The user or the agent.
     pub whom: &'r str,

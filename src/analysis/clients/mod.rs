@@ -48,7 +48,6 @@ pub struct Clients<'r> {
 /// What one client did.
 #[derive(Debug)]
 pub struct Profile<'r> {
-    /// Who it is.
     pub who: Who<'r>,
     /// What else is known of it.
     pub about: ClientRow<'r>,

@@ -81,13 +81,11 @@ impl Area {
 /// What a number counts, and so how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A second.
     PerSecond,
     /// Milliseconds.
     Millis,
     /// Things.
     Count,
-    /// Bytes.
     Bytes,
 }
 
@@ -174,20 +172,16 @@ pub type Subject = Vec<(&'static str, String)>;
 pub struct Pair {
     /// What it is about.
     pub area: Area,
-    /// Of what.
     pub subject: Subject,
     /// What was measured: a name of [`METRICS`].
     pub metric: &'static str,
-    /// Before.
     pub before: Measured,
-    /// After.
     pub after: Measured,
 }
 
 /// A pair with its verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The pair.
     pub pair: Pair,
     /// Between what the ratio of after to before lies, of all rows at once with 95 % confidence.
     pub bounds: Option<(f64, f64)>,

@@ -18,7 +18,6 @@ pub type Lease = (String, String, String);
 pub struct Holder {
     /// What it calls itself (`holderIdentity`); empty where the log has no bodies.
     pub identity: String,
-    /// User.
     pub user: String,
     /// Product of the user agent.
     pub agent: String,
@@ -233,7 +232,6 @@ pub fn together(all: Vec<Runs>) -> BTreeMap<Lease, Vec<Run>> {
 pub struct Handover {
     /// When the first write of the new holder arrived.
     pub at: Micros,
-    /// Which lease.
     pub lease: Lease,
     /// Who held it.
     pub from: Holder,

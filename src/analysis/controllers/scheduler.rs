@@ -30,7 +30,6 @@ pub struct Attempts {
 /// One of the places where pods wait, of all schedulers that stand for the same lease: only one of them works on it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Waiting {
-    /// The cluster.
     pub cluster: String,
     /// The lease; a scheduler's own name where none is elected.
     pub lease: String,

@@ -25,7 +25,6 @@ pub struct Candidate {
     pub group: String,
     /// Its resource, in the plural.
     pub resource: String,
-    /// The object.
     pub object: Object,
 }
 
@@ -74,7 +73,6 @@ impl Reason {
 pub struct Document {
     /// What whoever applies it should know, a line each.
     pub comments: Vec<String>,
-    /// The object.
     pub object: Object,
 }
 

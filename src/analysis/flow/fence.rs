@@ -29,7 +29,6 @@ pub struct Client {
     pub user: String,
     /// Findings of severity warning or critical, each once.
     pub findings: Vec<String>,
-    /// Requests.
     pub requests: u64,
     /// Its agents, their requests, and whether something was found about them; the busiest first.
     pub agents: Vec<(String, u64, bool)>,
@@ -166,7 +165,6 @@ pub struct Strength {
 /// The objects of a fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
-    /// The level.
     pub level: PriorityLevel,
     /// One for each client, in their order.
     pub schemas: Vec<FlowSchema>,

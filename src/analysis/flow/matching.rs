@@ -17,20 +17,16 @@ const CATCH_ALL: &str = "catch-all";
 pub struct Caller<'a> {
     /// User name.
     pub user: Cow<'a, str>,
-    /// Groups.
     pub groups: Vec<Cow<'a, str>>,
 }
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestTarget<'q> {
-    /// A resource.
     Resource {
-        /// Verb.
         verb: &'q str,
         /// API group.
         group: &'q str,
-        /// Resource.
         resource: &'q str,
         /// Subresource, or empty.
         subresource: &'q str,
@@ -39,7 +35,6 @@ pub enum RequestTarget<'q> {
     },
     /// A path that is no resource.
     Path {
-        /// Verb.
         verb: &'q str,
         /// The path, unescaped, without query.
         path: &'q str,
@@ -49,9 +44,7 @@ pub enum RequestTarget<'q> {
 /// FlowSchemas in the order in which they are asked, and their levels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Set {
-    /// The schemas.
     pub schemas: Vec<FlowSchema>,
-    /// The levels.
     pub levels: Vec<PriorityLevel>,
     /// Names of schemas that are left out because their level does not exist.
     pub dangling: Vec<String>,

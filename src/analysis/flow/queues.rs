@@ -19,7 +19,6 @@ const GUESS: f64 = 0.003;
 /// What became of the requests of one FlowSchema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// Requests.
     pub requests: u64,
     /// Those that had to wait before they were served or refused.
     pub queued: u64,

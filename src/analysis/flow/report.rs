@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 pub struct Proposal<'p> {
     /// The sets in force and with the fence.
     pub sets: (&'p Set, &'p Set),
-    /// The fence.
     pub fence: &'p Fence,
     /// Who is fenced, in the order of the fence's schemas.
     pub clients: &'p [Client],

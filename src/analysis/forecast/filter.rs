@@ -9,9 +9,7 @@ use super::profile::Profile;
 /// How a filter follows what it sees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gains {
-    /// Of the level.
     pub level: f64,
-    /// Of each season.
     pub season: [f64; 2],
     /// How much of what the level does not follow is still there a step later.
     pub rest: f64,

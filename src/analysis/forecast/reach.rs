@@ -25,7 +25,6 @@ pub struct Reach {
 pub struct Height {
     /// Above the mean.
     pub above: f64,
-    /// The mean.
     pub mean: f64,
 }
 

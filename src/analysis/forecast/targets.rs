@@ -138,7 +138,6 @@ pub struct Rules {
     pub picks: Vec<Pick>,
     /// Only those of these namespaces; all where it is empty.
     pub namespaces: Vec<String>,
-    /// Limits.
     pub given: GivenLimits,
     /// Whether what the capacity model looks at is needed as well.
     pub with_observed: bool,
@@ -188,7 +187,6 @@ impl Rules {
 /// What a series is here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// A target.
     Target,
     /// The limit of another.
     Limit,

@@ -36,7 +36,6 @@ const NAMES: usize = 100_000;
 /// Pods that somebody created in a namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Created {
-    /// Their names.
     pub names: HashSet<String>,
     /// Those whose name the server made, which the request does not hold; and those beyond what is held.
     pub unnamed: u64,
@@ -61,7 +60,6 @@ impl Created {
 /// What a block of a log gave.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    /// Operations.
     pub operations: Vec<Notable>,
     /// Deletions by the control plane and by kubelets.
     pub gone: HashMap<Place, Deletions>,

@@ -12,13 +12,10 @@ const SLOT: Micros = 10 * SECOND;
 /// Where and when things were deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// In which cluster.
     pub cluster: String,
     /// In which namespace; empty for what is in none.
     pub namespace: String,
-    /// Group.
     pub group: String,
-    /// Resource.
     pub resource: String,
     /// Which ten seconds, counted from 1970.
     pub slot: i64,
@@ -38,9 +35,7 @@ pub struct Deletions {
     pub objects: u64,
     /// Collections, of which the log does not say how many objects they held.
     pub collections: u64,
-    /// The first.
     pub first: Micros,
-    /// The last.
     pub last: Micros,
 }
 

@@ -8,7 +8,6 @@ use crate::model::stacks::Stacks;
 /// A part of an apiserver's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
     pub name: &'static str,
     /// What it is, for someone who does not know the apiserver's sources.
     pub explanation: &'static str,

@@ -25,11 +25,9 @@ pub struct Counted {
 /// What was counted.
 #[derive(Debug, Default)]
 pub struct Measured<'s> {
-    /// The sample type.
     pub kind: SampleType,
     /// All that there are.
     pub kinds: Vec<String>,
-    /// The profiles.
     pub profiles: Vec<Counted>,
     /// All that they hold, before and now.
     pub total: [u64; 2],

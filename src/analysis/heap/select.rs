@@ -18,7 +18,6 @@ pub struct Filters {
 /// A stack that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selected {
-    /// Its sample.
     pub sample: u32,
     /// Its locations: from here
     start: u32,

@@ -31,7 +31,6 @@ impl By {
 pub struct Key<'s> {
     /// Function or package.
     pub name: Cow<'s, str>,
-    /// File.
     pub file: Cow<'s, str>,
     /// Line; 0 where it is not known.
     pub line: i64,

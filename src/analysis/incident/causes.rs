@@ -26,7 +26,6 @@ const CANDIDATES: usize = 12;
 /// What words are made of.
 #[derive(Clone, Copy)]
 pub struct Words<'w> {
-    /// The episode.
     pub episode: &'w Episode,
     /// Who asked for more in it.
     pub suspects: &'w [Suspect],

@@ -44,11 +44,8 @@ const FENCE: &str = "plimsoll-fence-";
 /// What a name is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A user.
     User,
-    /// An address.
     Address,
-    /// A namespace.
     Namespace,
     /// An object: a node, a pod, a service account.
     Name,

@@ -17,13 +17,10 @@ const EFFECTS: usize = 6;
 pub struct SummaryInput<'t> {
     /// Whether there was an incident.
     pub verdict: &'t Verdict,
-    /// All episodes.
     pub episodes: &'t [Episode],
     /// Which of them is the heaviest.
     pub heaviest: Option<usize>,
-    /// Timeline.
     pub timeline: &'t [Entry],
-    /// What was read.
     pub read: &'t [Source],
     /// What that covers.
     pub span: Option<Span>,

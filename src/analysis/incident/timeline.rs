@@ -29,7 +29,6 @@ const MIN_SHARE: f64 = 0.02;
 pub struct TimelineInput<'k> {
     /// What all sources cover.
     pub span: Option<Span>,
-    /// All episodes.
     pub episodes: &'k [Episode],
     /// Metrics.
     pub facts: &'k Facts,

@@ -87,11 +87,8 @@ pub struct Profile {
 pub struct Sums {
     /// Requests but for long-running ones.
     pub requests: f64,
-    /// LISTs.
     pub lists: f64,
-    /// Writes.
     pub writes: f64,
-    /// Errors.
     pub errors: f64,
     /// 429.
     pub throttled: f64,

@@ -96,7 +96,6 @@ pub struct Row<'r> {
 pub struct Axes {
     /// How time is cut.
     pub grid: Grid,
-    /// The callers.
     pub callers: Vec<Caller>,
     /// The kinds of requests.
     pub kinds: Vec<Kind>,
@@ -141,7 +140,6 @@ pub trait Requests {
 pub enum Class {
     /// GET and what is no resource.
     Read,
-    /// LIST.
     List,
     /// What etcd has to keep: create, update, patch, delete.
     Write,

@@ -139,7 +139,6 @@ pub struct ClassImpact {
     pub timed: f64,
     /// Of these, slow ones for their kind.
     pub slow: f64,
-    /// Requests.
     pub requests: f64,
     /// Of these, code 0 or ≥ 500.
     pub errors: f64,

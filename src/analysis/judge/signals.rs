@@ -63,11 +63,8 @@ pub enum Signal {
     Away(usize),
     /// An apiserver restarted.
     Restart,
-    /// Requests.
     Requests,
-    /// LISTs.
     Lists,
-    /// Writes.
     Writes,
     /// Work asked for, at quiet prices.
     Work,

@@ -53,7 +53,6 @@ pub enum Vital {
 pub struct Point {
     /// From when until when.
     pub span: Span,
-    /// The value.
     pub value: f64,
     /// How many events it is the mean of; 1 of a gauge.
     pub count: f64,
@@ -62,7 +61,6 @@ pub struct Point {
 /// One of the vitals of one process, webhook or cgroup.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
-    /// What.
     pub vital: Vital,
     /// Of which instance or cgroup.
     pub instance: String,
@@ -77,9 +75,7 @@ pub struct Course {
 pub struct Start {
     /// When.
     pub at: Micros,
-    /// What it is.
     pub component: Component,
-    /// Which.
     pub instance: String,
 }
 

@@ -14,7 +14,6 @@ const MAX_SHOWN: usize = 20;
 /// How a check went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Check {
-    /// Its name.
     pub name: &'static str,
     /// How much was looked at; `None` where it could not be done.
     pub checked: Option<u64>,

@@ -26,7 +26,6 @@ pub enum Change {
 pub struct Changed {
     /// What became of it.
     pub change: Change,
-    /// Its hash.
     pub hash: u64,
     /// Where it is: the name of its place in [`Compared::places`].
     place: u32,

@@ -34,7 +34,6 @@ pub struct File {
     pub decoded: bool,
     /// Where in the log of writes the file stands.
     pub consistent_index: Option<u64>,
-    /// Its term.
     pub term: Option<u64>,
     /// The version of the file's schema, from etcd 3.6 on.
     pub storage_version: Option<String>,
@@ -42,7 +41,6 @@ pub struct File {
     pub members: Vec<(String, String)>,
     /// Alarms: member, and what is wrong.
     pub alarms: Vec<(String, String)>,
-    /// Leases.
     pub leases: u64,
 }
 

@@ -32,7 +32,6 @@ pub struct Usage {
     pub keys: u64,
     /// Revisions of all keys, tombstones included.
     pub revisions: u64,
-    /// Tombstones.
     pub tombstones: u64,
     /// Bytes of the values that live.
     pub live_bytes: u64,

@@ -33,7 +33,6 @@ pub struct Account {
     pub slab_reclaimable: Option<u64>,
     /// Other kernel objects.
     pub slab_unreclaimable: Option<u64>,
-    /// Kernel stacks.
     pub kernel_stack: Option<u64>,
     /// Page tables.
     pub pagetables: Option<u64>,
@@ -66,7 +65,6 @@ pub struct Account {
 /// One disjoint part of the usage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// What it is.
     pub name: &'static str,
     /// Its letter in the bar.
     pub letter: char,

@@ -33,7 +33,6 @@ impl Teller {
 /// What a Go program says of its memory, beside a group's. All in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Heap {
-    /// The group.
     pub group: String,
     /// The instance on whose pages it stands.
     pub instance: String,

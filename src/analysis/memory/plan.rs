@@ -28,7 +28,6 @@ pub enum Until {
 pub enum Most {
     /// A share of what is reclaimable.
     Share(f64),
-    /// Bytes.
     Bytes(u64),
 }
 

@@ -35,7 +35,6 @@ pub struct Outcome {
     pub refused: bool,
     /// Why there was no further step.
     pub ended: String,
-    /// The steps.
     pub steps: Vec<Step>,
 }
 

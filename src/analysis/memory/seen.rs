@@ -8,7 +8,6 @@ use crate::model::memory::Sample;
 /// One group: a sample and what follows from it.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// The sample.
     pub sample: Sample,
     /// Its bytes.
     pub account: Account,

@@ -139,11 +139,8 @@ pub struct Entry {
 pub enum Part {
     /// Not of a histogram.
     Whole,
-    /// A bucket.
     Bucket,
-    /// The sum.
     Sum,
-    /// The count.
     Count,
 }
 

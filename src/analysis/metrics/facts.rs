@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 pub enum Component {
     /// kube-apiserver.
     Apiserver,
-    /// etcd.
     Etcd,
     /// kube-scheduler.
     Scheduler,
@@ -47,9 +46,7 @@ impl Component {
 pub struct Instance {
     /// The cluster, if known.
     pub cluster: String,
-    /// Its name.
     pub name: String,
-    /// What it is.
     pub component: Component,
     /// Its version, if a page shows.
     pub version: String,

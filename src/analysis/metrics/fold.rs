@@ -135,7 +135,6 @@ pub(super) struct Process {
 /// The fold of one folder's pages.
 #[derive(Debug, Default)]
 pub struct Fold {
-    /// What is kept.
     pub(super) kept: Retention,
     pub(super) symbols: Symbols,
     pub(super) series: Vec<Series>,

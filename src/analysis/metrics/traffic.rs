@@ -12,7 +12,6 @@ use std::str::FromStr;
 
 /// A dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is its name in docs/metrics.md")]
 pub enum Dim {
     Verb,
     Resource,

@@ -27,7 +27,6 @@ const MAX_REQUEST_US: Micros = 120 * SECOND;
 /// What a user asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Demand {
-    /// Requests.
     pub requests: u64,
     /// Length of a window.
     pub window: Micros,
@@ -177,13 +176,10 @@ impl<'s> Observer<'s> {
 /// What one user should be granted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiQuota {
-    /// The user.
     pub user: String,
-    /// Requests.
     pub requests: u64,
     /// Peak of requests per second.
     pub peak_rps: f64,
-    /// Peak of seats.
     pub peak_seats: f64,
     /// When that was.
     pub peak_at: Micros,

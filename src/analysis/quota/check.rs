@@ -22,7 +22,6 @@ pub type Proposed = BTreeMap<Key, Quantity>;
 /// A gauge and how near its limit is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// The gauge.
     pub gauge: Gauge,
     /// How near; `None` where it is far.
     pub level: Option<Level>,

@@ -80,7 +80,6 @@ pub enum Censored {
 /// What one quota should grant of one resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
-    /// The namespace.
     pub namespace: String,
     /// The ResourceQuota's name; empty where none stands.
     pub quota: String,

@@ -19,7 +19,6 @@ pub struct Refusals {
 /// Refusals by namespace, quota and resource. Merging is exact, in whatever order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Refused {
-    /// The refusals.
     pub rows: BTreeMap<(String, String, String), Refusals>,
 }
 
@@ -61,7 +60,6 @@ impl Refusals {
 /// A request that a quota refused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    /// The quota.
     pub quota: String,
     /// By resource what would have been used.
     pub needed: Vec<(String, Quantity)>,

@@ -63,9 +63,7 @@ pub struct Client {
     pub service_account: String,
     /// Agent versions.
     pub versions: Sample,
-    /// Groups.
     pub groups: Sample,
-    /// Pods.
     pub pods: Sample,
     /// Apiservers.
     pub instances: Sample,

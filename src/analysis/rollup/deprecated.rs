@@ -13,7 +13,6 @@ pub type DeprecatedKey = [String; 7];
 /// What a client sent to a deprecated API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Requests.
     pub requests: u64,
     /// First and last `at`.
     pub span: Option<(Micros, Micros)>,

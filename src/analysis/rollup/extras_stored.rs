@@ -217,11 +217,8 @@ pub struct OmittedRow<'r> {
     pub subject: [&'r str; 5],
     /// Apiserver.
     pub instance: &'r str,
-    /// Verb.
     pub verb: &'r str,
-    /// Subresource.
     pub subresource: &'r str,
-    /// Namespace.
     pub namespace: &'r str,
     /// Whether they are dry runs of dangerous operations; else their bodies are hidden.
     pub is_dry_run: bool,
@@ -234,7 +231,6 @@ pub struct OmittedRow<'r> {
 pub struct LoadRow<'r> {
     /// Start of its tile, in seconds.
     pub tile: i64,
-    /// Cluster.
     pub cluster: &'r str,
     /// Apiserver.
     pub instance: &'r str,

@@ -20,11 +20,8 @@ pub const OTHER_SYMBOL: Symbol = Symbol(1);
 /// A class of operations, as pulse counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// `get`.
     Get,
-    /// `list`.
     List,
-    /// `watch`.
     Watch,
     /// `create`, `update`, `patch`.
     Write,
@@ -66,7 +63,6 @@ impl Op {
 /// Who, on which resource: the key of sequences and sources, and the heart of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// Cluster.
     pub cluster: Symbol,
     /// User; all kubelets are `system:node:*`.
     pub user: Symbol,
@@ -74,7 +70,6 @@ pub struct Subject {
     pub agent: Symbol,
     /// API group.
     pub group: Symbol,
-    /// Resource.
     pub resource: Symbol,
 }
 
@@ -96,13 +91,9 @@ pub struct TrafficKey {
     pub subject: u32,
     /// Apiserver.
     pub instance: Symbol,
-    /// Verb.
     pub verb: Symbol,
-    /// Subresource.
     pub subresource: Symbol,
-    /// Scope.
     pub scope: Scope,
-    /// Namespace.
     pub namespace: Symbol,
     /// Response code; `None` where the event has none.
     pub code: Option<u16>,
@@ -115,11 +106,8 @@ pub struct TrafficKey {
 pub struct Keys {
     /// The strings.
     pub symbols: Symbols,
-    /// Subjects by number.
     pub subjects: Numbered<Subject>,
-    /// Pulse keys by number.
     pub pulses: Numbered<PulseKey>,
-    /// Traffic keys by number.
     pub traffic: Numbered<TrafficKey>,
     /// Keys of the tables that few events are in.
     pub extra: ExtraKeys,
@@ -207,7 +195,6 @@ impl Default for Keys {
 /// How the keys of one set are numbered in another.
 #[derive(Debug)]
 pub struct Renumbering {
-    /// Symbols.
     pub symbols: Vec<Symbol>,
     /// Traffic keys.
     pub traffic: Vec<u32>,
@@ -315,7 +302,6 @@ pub const VERBS: [&str; 14] = [
 /// Key of a row of `load`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LoadKey {
-    /// Cluster.
     pub cluster: Symbol,
     /// Apiserver.
     pub instance: Symbol,
@@ -357,13 +343,9 @@ pub struct OmittedKey {
     pub subject: u32,
     /// Apiserver.
     pub instance: Symbol,
-    /// Verb.
     pub verb: Symbol,
-    /// Subresource.
     pub subresource: Symbol,
-    /// Namespace.
     pub namespace: Symbol,
-    /// What it was.
     pub fact: Omitted,
 }
 
@@ -374,13 +356,9 @@ pub type FourKey = [Symbol; 4];
 /// Keys by number; number 0 is `(other)` in each table.
 #[derive(Debug)]
 pub struct ExtraKeys {
-    /// Of `load`.
     pub loads: Numbered<LoadKey>,
-    /// Of `omitted`.
     pub omitted: Numbered<OmittedKey>,
-    /// Of `cascades`.
     pub cascades: Numbered<FourKey>,
-    /// Of `refusals`.
     pub refusals: Numbered<FourKey>,
 }
 

@@ -11,11 +11,9 @@ use serde_json::Value;
 pub struct Notable {
     /// When it was answered.
     pub at: Micros,
-    /// In which cluster.
     pub cluster: String,
     /// By which apiserver.
     pub instance: String,
-    /// Which kind.
     pub kind: &'static str,
     /// Who asked.
     pub user: String,
@@ -25,13 +23,10 @@ pub struct Notable {
     pub impersonated: String,
     /// From where.
     pub source: String,
-    /// The verb.
     pub verb: String,
     /// Group of the resource.
     pub group: String,
-    /// The resource.
     pub resource: String,
-    /// Its subresource.
     pub subresource: String,
     /// Where.
     pub namespace: String,

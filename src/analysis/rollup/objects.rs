@@ -73,7 +73,6 @@ pub struct EdgeObject {
     pub subject: u32,
     /// Namespace; a symbol of the keys.
     pub namespace: Symbol,
-    /// Name.
     pub name: String,
     /// What was done.
     pub object: Object,

@@ -24,7 +24,6 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 /// One event, ready to be counted.
 #[derive(Debug)]
 pub struct Observation {
-    /// Its `at`.
     pub at: Micros,
     /// When the request arrived; `None` where the log does not say.
     pub received: Option<Micros>,
@@ -140,11 +139,8 @@ pub struct CallerSeen {
 pub struct About {
     /// Agent version.
     pub version: String,
-    /// Groups.
     pub groups: Vec<String>,
-    /// Node.
     pub node: String,
-    /// Pod.
     pub pod: String,
     /// `NS:NAME`.
     pub service_account: String,
@@ -171,13 +167,10 @@ impl About {
 /// A block's observations, in the order of its lines.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Their keys.
     pub keys: Keys,
     /// Names of objects.
     pub names: Symbols,
-    /// The observations.
     pub observations: Vec<Observation>,
-    /// Callers.
     pub callers: Vec<CallerSeen>,
     /// First and last of the events that conditions left out: rates are of all the time that was looked at.
     pub left_out: Option<(Micros, Micros)>,

@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// Who, on which resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Who<'r> {
-    /// Cluster.
     pub cluster: &'r str,
     /// User; all kubelets are `system:node:*`.
     pub user: &'r str,
@@ -38,13 +37,9 @@ pub struct RequestKey<'r> {
     pub what: What<'r>,
     /// Apiserver.
     pub instance: &'r str,
-    /// Verb.
     pub verb: &'r str,
-    /// Subresource.
     pub subresource: &'r str,
-    /// Scope.
     pub scope: Scope,
-    /// Namespace.
     pub namespace: &'r str,
     /// Response code.
     pub code: Option<u16>,
@@ -140,11 +135,9 @@ pub struct DeprecatedRow<'r> {
     pub who: Who<'r>,
     /// Group and version.
     pub version: &'r str,
-    /// Resource.
     pub resource: &'r str,
     /// The release that has it no more, where the apiserver says.
     pub removed: &'r str,
-    /// Requests.
     pub requests: u64,
     /// First and last `at`.
     pub span: (Micros, Micros),
@@ -155,9 +148,7 @@ pub struct DeprecatedRow<'r> {
 pub struct ObjectRow<'r> {
     /// Number of client and resource.
     pub subject: usize,
-    /// Namespace.
     pub namespace: &'r str,
-    /// Name.
     pub name: &'r str,
     /// get, list, watch.
     pub reads: u64,
@@ -185,7 +176,6 @@ pub struct ClientRow<'r> {
     pub service_account: &'r str,
     /// Agent versions.
     pub versions: Vec<&'r str>,
-    /// Pods.
     pub pods: Vec<&'r str>,
     /// Apiservers.
     pub instances: Vec<&'r str>,

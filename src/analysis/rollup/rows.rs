@@ -198,7 +198,6 @@ pub const HEAVIEST: usize = 16;
 /// A row of `sources`: where a client's requests came from.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// Requests.
     pub requests: u64,
     /// Which addresses.
     pub set: SourceSet,

@@ -78,7 +78,6 @@ impl<K: Eq + Hash + Copy, V: Copy> Memory<K, V> {
 /// The last request of an actor with a verb and URI.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Last {
-    /// Its `at`.
     pub at: Micros,
     /// Which retry the next one is.
     pub failed: Option<Fact>,
@@ -121,7 +120,6 @@ impl Turn {
 /// A request, as far as facts need it.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// `at`.
     pub at: Micros,
     /// When it arrived (`at` where the log does not say).
     pub received: Micros,
@@ -131,7 +129,6 @@ pub struct Request {
     pub turn: u64,
     /// Whether it is a request at all: not the start of one whose end is still to come.
     pub complete: bool,
-    /// Its code.
     pub code: Option<u16>,
     /// Whether it is a write to a lease that was done.
     pub holds: bool,

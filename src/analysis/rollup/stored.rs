@@ -27,7 +27,6 @@ pub struct Loader {
     pub(super) part: Part,
     /// The length of a tile of what is being read, in seconds.
     pub(super) tile: i64,
-    /// The longest of all.
     longest: i64,
     span: Option<(Micros, Micros)>,
     /// From the first event of the clients that are wanted to the last.

@@ -32,11 +32,8 @@ const MINUTE: Micros = 60 * SECOND;
 pub struct WrittenKey {
     /// Number of client and resource.
     pub subject: u32,
-    /// Subresource.
     pub subresource: Symbol,
-    /// Namespace.
     pub namespace: Symbol,
-    /// Name.
     pub name: Box<str>,
 }
 

@@ -87,7 +87,6 @@ impl SeatUse {
 /// Who holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
-    /// The cluster.
     pub cluster: String,
     /// The priority level.
     pub level: String,
@@ -125,7 +124,6 @@ pub struct LevelNow {
 /// What an apiserver's pages say.
 #[derive(Debug, Clone)]
 pub struct Capture {
-    /// The cluster.
     pub cluster: String,
     /// The apiserver.
     pub instance: String,

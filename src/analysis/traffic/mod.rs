@@ -158,7 +158,6 @@ pub struct Breakdown {
     pub is_rolled: bool,
     /// Requests that came too late to be seen in a peak.
     pub late_for_peak: u64,
-    /// Audit ids.
     pub audit_ids: RepeatedIds,
 }
 

@@ -46,7 +46,6 @@ const TABLE_ROWS: usize = 10;
 /// What was measured of some requests. `None` where the source does not show.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measures {
-    /// Requests.
     pub requests: u64,
     /// Long-running requests that have not ended.
     pub open: Option<u64>,
@@ -73,7 +72,6 @@ pub struct Line {
     pub interval: Option<Micros>,
     /// The values of the dimensions.
     pub dims: Vec<String>,
-    /// What was measured.
     pub measures: Measures,
 }
 
@@ -82,7 +80,6 @@ pub struct Line {
 pub struct Measured {
     /// The names of the dimensions.
     pub dims: Vec<String>,
-    /// The rows.
     pub rows: Vec<Line>,
     /// The length of an interval, and all rows of it together.
     pub series: Option<(Micros, Vec<Line>)>,
@@ -111,7 +108,6 @@ pub struct TrafficInput {
     pub lead: Vec<String>,
     /// Sentences below it.
     pub notes: Vec<String>,
-    /// Findings.
     pub findings: Vec<Finding>,
 }
 

@@ -18,7 +18,6 @@ use std::time::Instant;
 /// One kind of thing from one place, and what came of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Row {
-    /// What.
     pub(super) what: &'static str,
     /// From where: an instance, a path, a file.
     pub(super) of: String,
@@ -28,7 +27,6 @@ pub(super) struct Row {
     pub(super) failed: u64,
     /// Files in the bundle.
     pub(super) files: u64,
-    /// Their bytes.
     pub(super) bytes: u64,
     /// The last failure.
     pub(super) why: String,

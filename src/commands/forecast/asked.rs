@@ -29,7 +29,6 @@ const AHEAD: i64 = 10_000;
 pub(super) enum Step {
     /// Hours where there are enough of them, else days.
     Auto,
-    /// This.
     Of(Micros),
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct Opened {
     pub path: String,
     /// Bytes that were read, packed or not.
     pub size: u64,
-    /// The database.
     pub database: Database,
 }
 
@@ -63,7 +62,6 @@ impl Ask {
 /// What a walk came to.
 #[derive(Debug)]
 pub(crate) struct Walked {
-    /// What was asked.
     pub ask: Ask,
     /// All keys.
     pub space: Keyspace,

@@ -30,7 +30,6 @@ pub fn up_to(at: Option<Micros>, (since, until): Bounds) -> Bounds {
 
 /// A question that one command answers.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "each variant is the command of its name")]
 pub enum Question {
     Traffic(Traffic),
     Clients(Clients),

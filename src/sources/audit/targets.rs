@@ -69,7 +69,6 @@ struct Span {
 /// The object reference just parsed, as far as it is remembered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Variable<'a> {
-    /// `uid`.
     pub uid: Option<JsonStr<'a>>,
     /// `resourceVersion`.
     pub version: Option<JsonStr<'a>>,

@@ -22,7 +22,6 @@ pub struct Series {
     pub name: String,
     /// Where they were read.
     pub place: String,
-    /// The samples.
     pub samples: Vec<Sample>,
     /// Bytes read.
     pub bytes: u64,

@@ -14,7 +14,6 @@ const DEEPEST: usize = 64;
 /// A group.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Its folder.
     pub folder: PathBuf,
     /// Its path below the hierarchy: `/` for the top.
     pub path: String,

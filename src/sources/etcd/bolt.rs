@@ -188,7 +188,6 @@ pub struct Bolt {
     pub meta: Meta,
     /// Which of the two meta pages are valid.
     pub metas_valid: [bool; 2],
-    /// Bytes of the file.
     pub file_bytes: u64,
     /// Whether a snapshot's SHA-256 stands behind the pages.
     pub is_snapshot: bool,
@@ -413,9 +412,7 @@ impl Fill {
 pub struct Element<'p> {
     /// Whether its value is a bucket.
     pub is_bucket: bool,
-    /// Key.
     pub key: &'p [u8],
-    /// Value.
     pub value: &'p [u8],
 }
 

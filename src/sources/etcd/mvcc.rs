@@ -24,7 +24,6 @@ pub fn revision(key: &[u8]) -> Option<(Revision, bool)> {
 /// A key with its value at one revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyValue<'p> {
-    /// The key.
     pub key: &'p [u8],
     /// The revision at which it was made.
     pub created: u64,
@@ -32,7 +31,6 @@ pub struct KeyValue<'p> {
     pub modified: u64,
     /// How often it was written since it was made.
     pub version: u64,
-    /// The value.
     pub value: &'p [u8],
     /// The lease that it hangs on; 0 for none.
     pub lease: u64,

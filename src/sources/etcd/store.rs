@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 /// A member of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its id.
     pub id: u64,
-    /// Its name.
     pub name: String,
     /// Where its peers reach it.
     pub peer_urls: Vec<String>,
@@ -21,7 +19,6 @@ pub struct Member {
 pub struct Store {
     /// The last entry of the log that was applied.
     pub consistent_index: Option<u64>,
-    /// Its term.
     pub term: Option<u64>,
     /// The revision at which the last compaction was asked for.
     pub scheduled_compact: Option<u64>,

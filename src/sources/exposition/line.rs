@@ -48,11 +48,9 @@ pub struct Parts<'p> {
     pub name: PageText<'p>,
     /// Name and labels as they stand in the line.
     pub series: &'p [u8],
-    /// The value.
     pub value: f64,
     /// Unix seconds.
     pub timestamp: Option<f64>,
-    /// The exemplar.
     pub exemplar: Option<Exemplar<'p>>,
 }
 

@@ -40,26 +40,20 @@ impl Dialect {
 /// What a comment line says of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommentKind {
-    /// `# TYPE`
     Type,
-    /// `# HELP`
     Help,
-    /// `# UNIT`
     Unit,
 }
 
 /// What a line holds.
 #[derive(Debug)]
 pub enum Item<'r, 'p> {
-    /// A sample.
     Sample(Sample<'r, 'p>),
     /// `# TYPE`, `# HELP` or `# UNIT`: the family's name and the text behind it, both as they stand there.
     About(CommentKind, &'p [u8], &'p [u8]),
-    /// A comment.
     Comment,
     /// A line without anything.
     Blank,
-    /// `# EOF`.
     Eof,
     /// A line that is none of these.
     Bad(Fault),

@@ -29,7 +29,6 @@ pub enum ProblemKind {
 /// A problem, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind.
     pub kind: ProblemKind,
     /// The line, counted from 1.
     pub line: u64,
@@ -46,7 +45,6 @@ pub struct Summary {
     pub dialect: Dialect,
     /// Samples that were given.
     pub samples: u64,
-    /// Lines.
     pub lines: u64,
 }
 

@@ -50,7 +50,6 @@ pub struct Capture {
     pub at: Micros,
     /// The folder that they lie in; of files that were named one by one, the first.
     pub path: String,
-    /// The objects.
     pub objects: Objects,
 }
 

@@ -15,7 +15,6 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub struct Page {
     /// Its JSON, cleaned.
     pub text: Vec<u8>,
-    /// Objects in it.
     pub objects: u64,
     /// The token of the next page.
     pub next: Option<String>,

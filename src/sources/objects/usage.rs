@@ -24,7 +24,6 @@ const HEAD: u64 = 4 << 10;
 pub struct PodUsage {
     /// When: the latest time that a pod's usage was taken.
     pub at: Micros,
-    /// By namespace.
     pub by_namespace: BTreeMap<String, Amounts>,
 }
 

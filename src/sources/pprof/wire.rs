@@ -5,7 +5,6 @@ use super::Fault;
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Field<'b> {
-    /// A number.
     Number(u64),
     /// Bytes: text, a message, or packed numbers.
     Bytes(Message<'b>),

@@ -21,7 +21,6 @@ pub(super) struct Answer {
     pub(super) kind: String,
     /// Of an error: which sort.
     pub(super) error_type: String,
-    /// Of an error: what.
     pub(super) error: String,
     /// Series by labels, with their points as they came.
     pub(super) rows: Vec<(BTreeMap<String, String>, Vec<Point>)>,

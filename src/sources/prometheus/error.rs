@@ -26,7 +26,6 @@ pub enum PromError {
     /// A header that can't be sent.
     #[error("--header {name}: {what}")]
     Header {
-        /// Its name.
         name: String,
         /// What is wrong with it.
         what: &'static str,
@@ -92,7 +91,6 @@ pub enum PromError {
     TooHeavy {
         /// The query's name.
         name: String,
-        /// What of it.
         part: String,
         /// The limit in samples.
         limit: u64,

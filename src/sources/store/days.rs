@@ -35,7 +35,6 @@ pub const DAYS: [&str; 21] = [
 /// A day of a series, and what it takes to put it beside its neighbours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The day.
     pub day: Day,
     /// When the first point was.
     pub first_at: Micros,

@@ -22,7 +22,6 @@ const AT_ONCE: usize = 4 << 20;
 pub(super) struct Slot<'s> {
     /// Sealed points.
     pub(super) sealed: Option<&'s Path>,
-    /// Logs.
     pub(super) logs: &'s [PathBuf],
     /// From when on.
     pub(super) from: Micros,

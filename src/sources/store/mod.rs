@@ -104,7 +104,6 @@ impl fmt::Display for StoreLoss {
 /// A store that can be read.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// Its folder.
     pub folder: PathBuf,
 }
 

@@ -19,7 +19,6 @@ pub const BLOCK: usize = 64 << 10;
 /// A row group, as the index has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Rows.
     pub rows: u64,
     /// The text of its first series.
     pub first: String,

@@ -5,7 +5,6 @@
 pub enum Source {
     /// kube-apiserver.
     Apiserver,
-    /// etcd.
     Etcd,
     /// kube-controller-manager and kube-scheduler, and other programs with client-go.
     Controllers,
@@ -60,9 +59,7 @@ impl Source {
 /// Kubernetes versions that a metric is in, where those are not 1.28 to 1.36.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
-    /// All.
     All,
-    /// From this one on.
     From(&'static str),
     /// Up to this one.
     To(&'static str),
@@ -72,7 +69,6 @@ use Versions::{All, From, To};
 /// A metric; of a histogram the name without `_bucket`, `_sum` and `_count`.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// Its name.
     pub name: &'static str,
     /// Who exports it.
     pub source: Source,

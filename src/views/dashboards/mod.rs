@@ -24,7 +24,6 @@ use std::io;
 pub struct File {
     /// Its path within the folder.
     pub path: String,
-    /// What it is.
     pub kind: &'static str,
     /// How many panels, rules, monitors, routes or metrics it holds.
     pub items: u64,

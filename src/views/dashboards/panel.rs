@@ -27,7 +27,6 @@ const BOARDS: [&str; 10] = [
 pub struct Board {
     /// Its name in `dashboards/grafana/`, and in its URL behind `plimsoll-`.
     pub id: String,
-    /// Its title.
     pub title: String,
     /// The question that it answers, for the list of boards.
     pub question: String,
@@ -69,7 +68,6 @@ pub struct Variable {
 pub struct Row {
     /// The heading.
     pub title: String,
-    /// The panels.
     pub panels: Vec<Panel>,
 }
 

@@ -19,7 +19,6 @@ pub struct Rules {
 pub struct Recording {
     /// The name of the new series: labels that are kept, metric, operation.
     pub record: String,
-    /// What it is.
     pub expr: String,
 }
 

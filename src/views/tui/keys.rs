@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 pub enum Action {
     /// To the tab of this number.
     Go(usize),
-    /// To the next tab.
     NextTab,
     /// To the tab before.
     LastTab,
@@ -23,11 +22,8 @@ pub enum Action {
     Down,
     /// To the left: columns, or the call beside.
     Left,
-    /// To the right.
     Right,
-    /// Up a page.
     PageUp,
-    /// Down a page.
     PageDown,
     /// To the first row.
     First,
@@ -35,7 +31,6 @@ pub enum Action {
     Last,
     /// Into what is selected.
     Enter,
-    /// Back.
     Back,
     /// Filter rows.
     Filter,
@@ -69,7 +64,6 @@ pub enum Action {
     Later,
     /// To the mark before.
     LastMark,
-    /// To the next mark.
     NextMark,
     /// A shorter window.
     Shorter,

@@ -153,7 +153,6 @@ pub enum Effect {
     Copy(String),
     /// What a want comes to is to be written to a file, in the form that its ending names.
     Export {
-        /// What.
         want: Want,
         /// The rows that are shown, for forms that hold nothing but rows.
         rows: Option<Table>,

@@ -15,7 +15,6 @@ use unicode_width::UnicodeWidthStr;
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// A heading.
     Heading,
     /// A sentence.
     Text,
@@ -48,7 +47,6 @@ pub const ANALYSING: &str = "analysing…";
 pub enum Asks {
     /// A filter of rows.
     Filter,
-    /// A command.
     Command,
     /// A file to write what is shown to.
     Export,
@@ -59,7 +57,6 @@ pub enum Asks {
 /// A line that is being typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// What for.
     pub asks: Asks,
     /// What stands in it.
     pub text: String,

@@ -96,7 +96,6 @@ pub struct Mark {
 pub struct Answer {
     /// The question's number.
     pub number: u64,
-    /// What it was for.
     pub role: Role,
     /// What was asked.
     pub wants: Vec<Want>,

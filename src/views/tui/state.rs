@@ -42,7 +42,6 @@ pub enum Standing {
     Failing {
         /// Since when.
         since: Micros,
-        /// Why.
         why: String,
         /// When it is tried again.
         again: Option<Micros>,
@@ -84,7 +83,6 @@ pub struct LogLine {
     pub at: Micros,
     /// How grave.
     pub severity: Severity,
-    /// What.
     pub what: String,
     /// How often, one after another.
     pub times: u64,
@@ -125,7 +123,6 @@ pub struct State {
     pub story: Vec<String>,
     /// What is being found out beside the tabs.
     pub asked: Vec<Ask>,
-    /// Findings of the report.
     pub of_report: Vec<Finding>,
     /// Findings of the tabs that were looked at.
     pub findings: BTreeMap<Tab, Vec<Finding>>,

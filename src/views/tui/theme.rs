@@ -6,7 +6,6 @@ use ratatui::style::{Color, Modifier, Style};
 /// How things look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Theme {
-    /// Its name.
     pub name: &'static str,
     /// What is read.
     pub text: Style,
@@ -14,7 +13,6 @@ pub struct Theme {
     pub dim: Style,
     /// The name of the program, the tab in view.
     pub title: Style,
-    /// Headings.
     pub heading: Style,
     /// The row that is selected.
     pub selected: Style,

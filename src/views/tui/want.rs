@@ -54,7 +54,6 @@ pub enum Role {
 pub struct Ask {
     /// A number, larger than that of all questions before it.
     pub number: u64,
-    /// What it is for.
     pub role: Role,
     /// What is asked; answered together.
     pub wants: Vec<Want>,

@@ -42,7 +42,6 @@ pub struct Moved {
 /// What becomes of a plan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// The plan.
     pub plan: Plan,
     /// From when on.
     pub from: Micros,

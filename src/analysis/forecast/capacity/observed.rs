@@ -221,7 +221,6 @@ impl Sure {
 pub struct Assumption {
     /// What of what: `requests.cpu per pod of web`.
     pub name: String,
-    /// The ratio.
     pub ratio: f64,
     /// What it counts.
     pub unit: Unit,

@@ -10,7 +10,6 @@ pub enum Decision {
     NotAsked,
     /// It lets the request through.
     Allow,
-    /// It denies it.
     Deny,
     /// That can't be decided, and why not.
     Unknown(&'static str),
@@ -24,7 +23,6 @@ pub enum FieldValue<T> {
     Unknown,
     /// Nothing: it stays as it is.
     Unchanged,
-    /// This.
     Set(T),
 }
 
@@ -42,7 +40,6 @@ pub struct New {
 /// What is known of an object before a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Old {
-    /// Its name.
     pub name: String,
     /// Whether it is marked as critical.
     pub is_critical: bool,
@@ -69,9 +66,7 @@ pub struct AdmissionRequest {
     pub operation: &'static str,
     /// Group of the resource.
     pub group: String,
-    /// The resource.
     pub resource: String,
-    /// Its subresource.
     pub subresource: String,
     /// What becomes of the object.
     pub new: New,

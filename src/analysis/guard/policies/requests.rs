@@ -18,11 +18,8 @@ pub const MAX_REQUESTS: usize = 1_000_000;
 pub struct Target {
     /// Group of the resource.
     pub group: String,
-    /// The resource.
     pub resource: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -31,13 +28,11 @@ pub struct Target {
 pub struct Request {
     /// When it came: what a deletion of a collection deletes begins to go before that is answered.
     pub at: Micros,
-    /// In which cluster.
     pub cluster: String,
     /// Who really asked.
     pub user: String,
     /// The product of the user agent.
     pub agent: String,
-    /// The verb.
     pub verb: String,
     /// The object.
     pub target: Target,
@@ -50,7 +45,6 @@ pub struct Request {
 /// What a block of a log gave.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Requests.
     pub requests: Vec<Request>,
     /// Events that were looked at.
     pub events: u64,

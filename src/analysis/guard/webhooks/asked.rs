@@ -10,9 +10,7 @@ pub struct AdmissionRequest {
     pub operation: &'static str,
     /// API group; the core group is empty.
     pub group: String,
-    /// Version.
     pub version: String,
-    /// Resource.
     pub resource: String,
     /// Subresource, or nothing.
     pub subresource: String,
@@ -42,7 +40,6 @@ pub enum Answer {
     No,
     /// It depends on the object, on labels that are not known, or on CEL.
     Perhaps,
-    /// It is.
     Yes,
 }
 

@@ -41,7 +41,6 @@ pub struct Feature {
 /// What may have caused an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Which kind.
     pub kind: &'static str,
     /// Whose requests.
     pub caller: Option<Caller>,
@@ -99,7 +98,6 @@ pub struct Operation {
 
 /// An episode and its baseline in one source.
 pub struct View<'r> {
-    /// The requests.
     pub requests: &'r dyn Requests,
     /// Load in time.
     pub series: &'r RequestSeries,

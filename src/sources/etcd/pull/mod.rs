@@ -62,7 +62,6 @@ pub enum PullError {
 /// A part of a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'p> {
-    /// Its bytes.
     pub bytes: &'p [u8],
     /// How many bytes follow.
     pub remaining: u64,

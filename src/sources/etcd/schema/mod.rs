@@ -9,7 +9,6 @@ const TABLE: &str = include_str!("kinds.txt");
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// Text.
     Text,
     /// A whole number with a sign.
     Integer,
@@ -42,7 +41,6 @@ pub enum Type {
 pub enum Shape {
     /// Once.
     One,
-    /// A list.
     List,
     /// A map from text.
     Map,
@@ -57,7 +55,6 @@ pub enum Rule {
     OmitAbsent,
     /// Zero.
     Always,
-    /// `null`.
     Null,
     /// Nothing, where the whole message is zero.
     OmitZero,
@@ -66,7 +63,6 @@ pub enum Rule {
 /// A field of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// Its number.
     pub number: u64,
     /// What it is called in JSON; empty for a message whose fields stand in the object itself.
     pub json: &'static str,
@@ -81,7 +77,6 @@ pub struct Field {
 /// How a message becomes JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// An object.
     Object,
     /// `JSONSchemaPropsOrBool`, `…OrArray`, `…OrStringArray`: whichever of the two it holds.
     Either,
