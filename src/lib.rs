@@ -1,5 +1,5 @@
-//! `plimsoll`: who loads a Kubernetes control plane, with what, how full it is, and when it will be
-//! too full.
+//! `plimsoll`: the capacity of Kubernetes control planes. Who causes the load, what it costs, how much headroom is
+//! left, and when a limit is reached.
 //!
 //! Data flows one way:
 //!
@@ -10,8 +10,8 @@
 //!        └── inputs ─┴── commands ───┘       (connect them, nothing more)
 //! ```
 //!
-//! [`sources`] find, recognise and read inputs and know nothing of what they mean. [`model`] is the
-//! types that everything shares. [`analysis`] is pure functions from model to model. [`views`] write
+//! [`sources`] find, recognise and read inputs without interpreting them. [`model`] has the
+//! types that all layers share. [`analysis`] is pure functions from model to model. [`views`] write
 //! reports. [`inputs`] finds, opens and reads sources once for all questions; [`commands`] is one file per
 //! subcommand, [`cli`] what they all work with, [`app`] the parser and the exit codes. Which layer may import which is
 //! tested (`tests/it/architecture.rs`).

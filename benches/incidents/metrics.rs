@@ -230,7 +230,7 @@ impl Metrics {
             for (span, risen) in own {
                 self.count(instance as u8, *span, risen);
             }
-            self.tell(instance, own);
+            self.add(instance, own);
         }
         self.tell_etcd();
         self.tell_processes();

@@ -39,7 +39,7 @@ impl Metrics {
         fill.min(1.0)
     }
 
-    pub fn tell(&mut self, instance: usize, own: &[(Span, Risen)]) {
+    pub fn add(&mut self, instance: usize, own: &[(Span, Risen)]) {
         let name = self.axes.instances[instance].clone();
         let course = |vital: Vital, name: &str, points: Vec<Point>, instance: &str| Course {
             vital,

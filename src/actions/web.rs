@@ -164,7 +164,7 @@ async fn serve(listener: TcpListener, tls: Option<Tls>, shared: Arc<Shared>, mut
             accepted = listener.accept() => accepted,
             _ = &mut stopped => break,
         };
-        // Out of files, or the client is gone already: others may come.
+        // Out of files, or the client has disconnected already: others may connect.
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;

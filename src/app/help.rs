@@ -1,4 +1,4 @@
-//! How help is arranged: commands in groups, an example first, and with `-h` only the usual flags.
+//! How help is arranged: commands in groups, an example first, and with `-h` only the common flags.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
@@ -22,8 +22,8 @@ const EXAMPLES: [(&str, &str); 3] = [
     ("quota check --fail-on critical", "for cron: exit code 1 if a quota is full"),
 ];
 
-/// Examples that `-h` shows.
-const FIRST: usize = 3;
+/// Lines of examples that `-h` shows.
+const FIRST_LINES: usize = 3;
 /// Headings of flags that most calls do without: `--help` shows them.
 const RARE_HEADINGS: [&str; 7] = ["Retention", "Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
 /// Single flags that most calls do without.
@@ -78,14 +78,29 @@ fn command(own: Command) -> Command {
     let after = own.get_after_help().map(ToString::to_string).unwrap_or_default();
     let (examples, rest): (Vec<&str>, Vec<&str>) = after.split("\n\n").partition(|part| part.starts_with("EXAMPLES"));
     let (examples, rest) = (examples.join("\n"), rest.join("\n\n"));
-    // The heading and the first of them.
-    let first: Vec<&str> = examples.lines().take(1 + FIRST).collect();
     let mut own = each_flag(own).help_template(TEMPLATE).mut_subcommands(command);
     if !examples.is_empty() {
-        own = own.before_help(first.join("\n")).before_long_help(examples);
+        own = own.before_help(first_examples(&examples)).before_long_help(examples);
     }
-    own.after_help("--help shows all flags and what they mean; plimsoll help options those of every command.")
+    own.after_help("--help explains all flags; plimsoll help options lists the flags that every command has.")
         .after_long_help(rest)
+}
+
+/// The heading, and as many of the first examples as fit into `FIRST_LINES`, each with its comment and all its lines.
+fn first_examples(examples: &str) -> String {
+    let (heading, lines) = examples.split_once('\n').unwrap_or((examples, ""));
+    let (mut shown, mut example) = (vec![heading], Vec::new());
+    for line in lines.lines() {
+        example.push(line);
+        if line.trim_start().starts_with('#') || line.ends_with('\\') {
+            continue;
+        }
+        if shown.len() - 1 + example.len() > FIRST_LINES {
+            break;
+        }
+        shown.append(&mut example);
+    }
+    shown.join("\n")
 }
 
 fn each_flag(own: Command) -> Command {
@@ -140,9 +155,9 @@ mod tests {
     fn all_commands_are_in_one_group_and_described_in_ten_words() {
         let parser = Cli::parser();
         let all: BTreeSet<&str> = parser.get_subcommands().map(Command::get_name).collect();
-        let told: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).chain(&OTHERS).copied().collect();
-        assert_eq!(told.len(), all.len());
-        assert_eq!(told.into_iter().collect::<BTreeSet<_>>(), all);
+        let reported: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).chain(&OTHERS).copied().collect();
+        assert_eq!(reported.len(), all.len());
+        assert_eq!(reported.into_iter().collect::<BTreeSet<_>>(), all);
         fn describe(command: &Command) {
             for own in command.get_subcommands() {
                 let about = own.get_about().map(ToString::to_string).unwrap_or_default();

@@ -65,7 +65,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
-            // Nothing can be done about a terminal that is gone.
+            // Nothing can be done about a closed terminal.
             let _ = write!(out, "{}", error.render());
             if let Some(hint) = subcommand_hint(&parser, &words, &error) {
                 let _ = writeln!(out, "\n{hint}");

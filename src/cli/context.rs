@@ -28,7 +28,7 @@ pub struct Context<'io> {
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
     /// What was said and is not to be said again.
-    said: BTreeSet<String>,
+    warned: BTreeSet<String>,
     /// Captures that stand for the moment that was asked for.
     captures: Vec<Capture>,
 }
@@ -44,7 +44,7 @@ impl<'io> Context<'io> {
             shared: Shared::default(),
             is_composing: false,
             losses: None,
-            said: BTreeSet::new(),
+            warned: BTreeSet::new(),
             captures: Vec::new(),
         }
     }
@@ -80,7 +80,7 @@ impl<'io> Context<'io> {
         result
     }
 
-    /// ProgressMode another command composes the answer into its own, and goes on when this one has ended.
+    /// Whether another command composes the answer into its own, and goes on when this one has ended.
     pub fn is_composing(&self) -> bool {
         self.is_composing
     }
@@ -92,7 +92,7 @@ impl<'io> Context<'io> {
     }
 
     /// Says something, unless asked to be quiet.
-    pub fn say(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
+    pub fn notice(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         if !self.settings.quiet {
             let text = what.to_string();
             writeln!(self.io.err, "plimsoll: {}", views::text::plain(&text))?;
@@ -101,9 +101,9 @@ impl<'io> Context<'io> {
     }
 
     /// The same, but not twice in one run.
-    pub fn say_once(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
+    pub fn notice_once(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         let text = what.to_string();
-        if self.said.insert(text.clone()) { self.say(text) } else { Ok(()) }
+        if self.warned.insert(text.clone()) { self.notice(text) } else { Ok(()) }
     }
 
     /// The field of `--sort-by`, which must be one of `fields`.

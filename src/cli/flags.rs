@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The heading of flags about the output in --help.
 const OUTPUT: &str = "Output";
 
-/// ColorMode to use colour.
+/// When to use colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColorMode {
@@ -115,7 +115,7 @@ pub struct ViewFlags {
     /// Print no messages but errors.
     #[arg(short, long, global = true, help_heading = OUTPUT)]
     pub quiet: bool,
-    /// Say more on stderr about what was read.
+    /// Print more on stderr about what was read.
     #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = OUTPUT)]
     pub verbose: bool,
 }
@@ -128,10 +128,10 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 /// Time range.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TimeFlags {
-    /// Leave out events before: RFC 3339, or back from now: -1h, now-7d.
+    /// Ignore events before this time: RFC 3339, or relative: -1h, now-7d.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<String>,
-    /// Leave out events from here on; the same forms.
+    /// Ignore events from this time on, in the same formats.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub until: Option<String>,
 }
@@ -139,7 +139,7 @@ pub struct TimeFlags {
 /// Which moment to look at.
 #[derive(Debug, Clone, Default, Args)]
 pub struct MomentFlags {
-    /// Show this moment: of captures the newest at or before it. RFC 3339, or back from now: -1h, now-7d.
+    /// Use the newest capture at or before this time: RFC 3339, or relative: -1h, now-7d.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<String>,
 }
@@ -231,7 +231,7 @@ pub struct PrometheusFlags {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Prometheus")]
 pub struct StepFlags {
-    /// Time between points: 1s to 1h. Peaks of quotas are kept with any.
+    /// Time between points: 1s to 1h. Peaks of quotas are kept at any step.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_parser(1, "500ms, 30s, 2m"))]
     pub step: Duration,
 }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!((any("0s"), any("1m")), (Ok(Duration::ZERO), Ok(Duration::from_secs(60))));
         assert_eq!(any("-1s"), Err("write a time with its unit: 0s, 1m".to_owned()));
         assert_eq!(parse_every("100ms"), Ok(Duration::from_millis(100)));
-        assert!(parse_every("99ms").unwrap_err().starts_with("a time of at least 0.10s"));
+        assert!(parse_every("99ms").unwrap_err().starts_with("write a time of at least 0.10s"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Io {
     pub err_is_terminal: bool,
     /// Columns of the terminal.
     pub width: Option<usize>,
-    /// ProgressMode `NO_COLOR` is set.
+    /// Whether `NO_COLOR` is set.
     pub no_color: bool,
     /// Cores that may be used.
     pub cores: usize,

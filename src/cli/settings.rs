@@ -50,7 +50,7 @@ const CACHE_FROM: u64 = 256_000_000;
 pub struct TuiConfig {
     /// Which colours.
     pub theme: Option<String>,
-    /// Keys in place of the usual ones, by the name of what they do; several with blanks between.
+    /// Keys in place of the default ones, by the name of their function; several with blanks between.
     pub keys: BTreeMap<String, String>,
 }
 
@@ -72,17 +72,17 @@ pub struct Settings {
     pub style: Style,
     /// Rows to show: as given, else by the form of the output.
     pub top: Option<usize>,
-    /// ProgressMode `top` was asked for.
+    /// Whether `top` was asked for.
     top_is_asked: bool,
     /// Field to sort by.
     pub sort_by: Option<String>,
-    /// ProgressMode progress may be shown.
+    /// Whether progress may be shown.
     pub progress: bool,
     /// Which findings fail; each command has its own default.
     pub fail_on: Option<FailOn>,
     /// Parser threads.
     pub threads: usize,
-    /// ColorMode audit events that come twice are looked for.
+    /// When audit events that come twice are looked for.
     pub dedupe: Dedupe,
     /// Roll-ups that are kept across runs.
     pub cache: Cache,

@@ -16,12 +16,14 @@ use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll balance`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll balance bundle/                               # logs and metrics of all apiservers
+#[command(after_help = "EXAMPLES
+  # logs and metrics of all apiservers
+  plimsoll balance bundle/
   plimsoll balance /var/log/kubernetes/*/audit.log --since -1h
-  plimsoll balance scrapes/                              # metrics alone: no clients
-  plimsoll balance bundle/ --fail-on warning             # for cron: 1 where one apiserver carries too much
+  # metrics alone: no clients
+  plimsoll balance scrapes/
+  # for cron: 1 where one apiserver carries too much
+  plimsoll balance bundle/ --fail-on warning
 
 The skew is the busiest's share times the number of apiservers: 1 is even, their number is all on one. What \
 --goaway-chance is expected to
@@ -30,11 +32,11 @@ pub struct Args {
     /// Audit logs and metrics pages of all apiservers: files, folders, globs, bundles.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
-    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
-    /// DIM is as for clients.
+    /// Consider only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=,
+    /// <, <=. DIM is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Time within which the recommended --goaway-chance evens the load out.
+    /// Time within which the recommended --goaway-chance balances the load.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = length_parser(1, "10m, 1h"))]
     within: Micros,
     #[command(flatten)]
@@ -71,7 +73,7 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
     let mut found = found::find(&question.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
-    let mut told = BalanceInput {
+    let mut reported = BalanceInput {
         inputs: read.inputs,
         top: context.settings.asked_top(),
         within: question.within as f64 / SECOND as f64,
@@ -97,15 +99,15 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
                 .zip(&logs)
                 .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
                 .collect();
-            told.notes = rollup::short_logs(&spans, since.zip(until));
-            told.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
-            told.inputs = outcome.inputs.into_iter().chain(told.inputs).collect();
+            reported.notes = rollup::short_logs(&spans, since.zip(until));
+            reported.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
+            reported.inputs = outcome.inputs.into_iter().chain(reported.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
             let mut fleets = of_logs(&rollup, &all);
             // What metrics show is of everybody.
             if !is_filtered {
                 let unlogged = add_pages(&mut fleets, &facts);
-                told.notes.extend(unlogged.iter().map(|name| {
+                reported.notes.extend(unlogged.iter().map(|name| {
                     format!("{} has metrics but no log, so the others' share appears larger.", called(name))
                 }));
             }
@@ -121,5 +123,5 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
             question.sources.join(", ")
         )));
     }
-    Ok(Answer::of(report(&fleets, told)))
+    Ok(Answer::of(report(&fleets, reported)))
 }

@@ -14,11 +14,10 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   plimsoll cache ls
-  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, \
-     used}'
+  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, used}'
   plimsoll cache clear
-  plimsoll clients /var/log/kubernetes/ --no-cache       # reads the log in spite \
-     of the cache
+  # reads the log in spite of the cache
+  plimsoll clients /var/log/kubernetes/ --no-cache
 
 What is cached, when the cache answers, and when the log is read: docs/rollup.md, section 8.")]
 pub struct Args {
@@ -30,10 +29,12 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
     /// List cached roll-ups.
-    #[command(after_help = "EXAMPLES\n  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, used}'")]
+    #[command(after_help = "EXAMPLES
+  plimsoll cache ls -o json | jq '.rows[] | {log, bytes, used}'")]
     Ls,
     /// Remove all roll-ups from the cache.
-    #[command(after_help = "EXAMPLES\n  plimsoll cache clear")]
+    #[command(after_help = "EXAMPLES
+  plimsoll cache clear")]
     Clear,
 }
 

@@ -31,44 +31,42 @@ use std::path::Path;
 /// Arguments of `plimsoll compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
-  plimsoll compare before/ after/                        # two bundles, folders or \
-     files of one kind
-  plimsoll compare /var/log/kubernetes/ --at 2026-11-20T14:02:00Z      # before and after a \
-     rollout
-  plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24    # two windows of the log's \
-     day
-  plimsoll compare incident/ --episode                   # the heaviest episode that report finds, and its \
-     baseline
+  # two bundles, folders or files of one kind
+  plimsoll compare before/ after/
+  # before and after a rollout
+  plimsoll compare /var/log/kubernetes/ --at 2026-11-20T14:02:00Z
+  # two windows of the log's day
+  plimsoll compare audit.log --before 09:17..09:21 --after 09:22..09:24
+  # the heaviest episode that report finds, and its baseline
+  plimsoll compare incident/ --episode
   plimsoll compare yesterday.db today.db
-  plimsoll compare before/ after/ -o markdown > comment.md    \
-       # for a pull request
-  plimsoll compare before/ after/ -o svg > change.svg    # all requests, and the clients \
-     and requests that moved most, in time
-  plimsoll compare before/ after/ --fail-on-increase rps=10% \
-     --fail-on-increase clients.rps=30%
+  # for a pull request
+  plimsoll compare before/ after/ -o markdown > comment.md
+  # all requests, and the clients and requests that moved most, in time
+  plimsoll compare before/ after/ -o svg > change.svg
+  plimsoll compare before/ after/ --fail-on-increase rps=10% \\
+    --fail-on-increase clients.rps=30%
 
-Changes are reported where they exceed the noise of each number, with 95 % \
-     confidence for all of them at
+Changes are reported where they exceed the noise of each number, with 95 % confidence for all of them at
 once. Method: docs/commands/compare.md.")]
 pub struct Args {
-    /// The earlier state: audit logs, metrics pages, bundles, databases of etcd, heap profiles, copies of cgroups.
+    /// The earlier state: audit logs, metrics pages, bundles, etcd databases, heap profiles, cgroup copies.
     #[arg(value_name = "BEFORE")]
     before: String,
     /// The later state. Without it, two windows of BEFORE are compared.
     #[arg(value_name = "AFTER")]
     after: Option<String>,
-    /// Compare the time before this moment with the time after it: RFC 3339, HH:MM[:SS] of the day of the log, -1h,
-    /// now-7d.
+    /// Compare the log before this time with the log after it: RFC 3339, HH:MM[:SS] of the day of the log, -1h, now-7d.
     #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true,
         conflicts_with_all = ["before_window", "after_window"])]
     at: Option<String>,
-    /// Use only this window of BEFORE: FROM..TO; either may be left out.
+    /// Use only this window of BEFORE: FROM..TO; FROM or TO may be omitted.
     #[arg(long = "before", id = "before_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     before_window: Option<String>,
     /// Use only this window of AFTER.
     #[arg(long = "after", id = "after_window", value_name = "FROM..TO", allow_hyphen_values = true)]
     after_window: Option<String>,
-    /// Compare an episode with its baseline, as report finds them: the heaviest one, or the one of this id.
+    /// Compare an episode with its baseline: the one with this id (see plimsoll report), or the heaviest.
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = HEAVIEST,
         conflicts_with_all = ["after", "at", "before_window", "after_window"])]
     episode: Option<String>,
@@ -79,8 +77,8 @@ pub struct Args {
     /// Ignore changes smaller than this.
     #[arg(long, value_name = "PCT", default_value = "5%", value_parser = share)]
     at_least: f64,
-    /// Exit with 1 if this rose by more, beyond noise (repeatable): rps=10%, clients.rps=30%, latency.p99_ms=50%,
-    /// db_bytes=20%; docs/commands/compare.md has all.
+    /// Exit with 1 if this metric rose significantly and by more than this (repeatable): rps=10%, clients.rps=30%,
+    /// latency.p99_ms=50%, db_bytes=20%; docs/commands/compare.md has all.
     #[arg(long, value_name = "METRIC=PCT")]
     fail_on_increase: Vec<Limit>,
 }
@@ -166,16 +164,16 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
     if comparing.pairs.is_empty() {
         return Err(comparing.nothing());
     }
-    let Comparing { pairs, mut told, alone, .. } = comparing;
-    told.notes.extend(alone);
-    told.names = sources.map(Clone::clone);
-    (told.top, told.least) = (context.settings.asked_top(), question.at_least);
+    let Comparing { pairs, mut reported, alone, .. } = comparing;
+    reported.notes.extend(alone);
+    reported.names = sources.map(Clone::clone);
+    (reported.top, reported.least) = (context.settings.asked_top(), question.at_least);
     let mut rows = compare::judge(pairs, question.at_least);
     for limit in limits.iter().filter(|limit| limit.is_idle(&rows)) {
         context.lost(format!("--fail-on-increase {limit}: BEFORE and AFTER have no data to check it"))?;
     }
-    told.limits = limits;
-    let report = report(&mut rows, told);
+    reported.limits = limits;
+    let report = report(&mut rows, reported);
     Ok(Answer::Report(Box::new(report), Rows::Changes(rows)))
 }
 
@@ -248,7 +246,7 @@ struct Comparing {
     /// Whether both sides are windows of one source.
     is_one: bool,
     pairs: Vec<Pair>,
-    told: CompareInput,
+    reported: CompareInput,
     /// What was met on one side only.
     alone: Vec<String>,
     errors: Vec<String>,
@@ -256,8 +254,8 @@ struct Comparing {
 
 impl Comparing {
     fn input(&mut self, input: InputReport) {
-        if !self.told.inputs.iter().any(|other| other.path == input.path) {
-            self.told.inputs.push(input);
+        if !self.reported.inputs.iter().any(|other| other.path == input.path) {
+            self.reported.inputs.push(input);
         }
     }
 
@@ -276,11 +274,11 @@ impl Comparing {
             self.errors.extend(side.errors.iter().map(ToString::to_string));
         }
         let logs = [0, 1].map(|side| !found[side].streams.is_empty());
-        let told = if logs == [true, true] { self.logs(&mut found, context) } else { Ok(()) };
+        let reported = if logs == [true, true] { self.logs(&mut found, context) } else { Ok(()) };
         // Pages are asked for as well before anything is waited for.
-        let is_waiting = matches!(told, Err(Error::Unanswered));
+        let is_waiting = matches!(reported, Err(Error::Unanswered));
         if !is_waiting {
-            told?;
+            reported?;
         }
         for (side, window) in found.iter_mut().zip(self.windows) {
             pages::keep(&mut side.pages, window.0, window.1);
@@ -304,7 +302,7 @@ impl Comparing {
         read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
         if logs != [true, true] {
             self.pairs.extend(compare::pages::requests(&before, &after));
-            self.told.windows =
+            self.reported.windows =
                 [&before, &after].map(|facts| (facts.span() > 0).then(|| (facts.last() - facts.span(), facts.last())));
         }
         self.pairs.extend(compare::pages::states(&before, &after));
@@ -336,7 +334,7 @@ impl Comparing {
                 .zip(&names)
                 .map(|(own, name)| (name.clone(), own.first.zip(own.last)))
                 .collect();
-            self.told.notes.extend(rollup::short_logs(&spans, since.zip(until)));
+            self.reported.notes.extend(rollup::short_logs(&spans, since.zip(until)));
             instances.push(names.into_iter().collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
@@ -347,7 +345,7 @@ impl Comparing {
                 )));
             };
             if rollup.folded() > 0 {
-                self.told.notes.push(format!(
+                self.reported.notes.push(format!(
                     "{}: requests of rarely active clients were folded, and are not compared.",
                     self.sources[side].join(", ")
                 ));
@@ -361,17 +359,17 @@ impl Comparing {
         if let [before, after] = instances.as_slice()
             && before != after
         {
-            self.told.notes.push(format!(
+            self.reported.notes.push(format!(
                 "BEFORE has the logs of {}, AFTER of {after}: part of the change may come from that.",
                 counted(*before as u64, "apiserver")
             ));
         }
         let overlap = |a: (Micros, Micros), b: (Micros, Micros)| a.0 < b.1 && b.0 < a.1;
         if self.is_one && overlap(sides[0].1, sides[1].1) {
-            self.told.notes.push("The two windows overlap.".to_owned());
+            self.reported.notes.push("The two windows overlap.".to_owned());
         }
         let [before, after] = [0, 1].map(|side| Side { rollup: &sides[side].0, window: sides[side].1 });
-        self.told.windows = [Some(before.window), Some(after.window)];
+        self.reported.windows = [Some(before.window), Some(after.window)];
         self.pairs.extend(logs::pairs(before, after));
         Ok(())
     }

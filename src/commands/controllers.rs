@@ -33,16 +33,14 @@ use std::sync::Arc;
 /// Arguments of `plimsoll controllers`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
-  plimsoll controllers scrapes/                          # pages of \
-     kube-controller-manager, kube-scheduler, or any controller
-  plimsoll controllers bundle/                       \
-         # with audit logs: leaders over time; with pods: kinds of pending pods
-  kubectl get pods -A -o json > \
-     pods.json && plimsoll controllers pods.json
+  # pages of kube-controller-manager, kube-scheduler, or any controller
+  plimsoll controllers scrapes/
+  # with audit logs: leaders over time; with pods: kinds of pending pods
+  plimsoll controllers bundle/
+  kubectl get pods -A -o json > pods.json && plimsoll controllers pods.json
   plimsoll controllers bundle/ --since -1h --fail-on warning
-  \
-     plimsoll controllers kube-controller-manager.txt --top 50   # one page: totals since the process \
-     started
+  # one page: totals since the process started
+  plimsoll controllers kube-controller-manager.txt --top 50
 
 Columns, how pods are grouped, limits of the method: docs/commands/controllers.md.")]
 pub struct Args {
@@ -78,7 +76,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// Answers the question.
 pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>) -> Result<Answer, Error> {
     let (since, until) = question::up_to(question.at, question.bounds);
-    let mut told =
+    let mut gathered =
         Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     // What is no log and no page may be a file of pods.
     let mut found = find::find(&question.sources, Wanted::Both, context.io.now);
@@ -94,28 +92,28 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
             Some(rollup::observe::<Watcher>(std::mem::take(&mut found.streams), selection, context)?)
         }
     };
-    objects(question, &mut told, context)?;
+    objects(question, &mut gathered, context)?;
     pages::keep(&mut found.pages, since, until);
     found.pages.iter_mut().for_each(name);
     let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Retention::Controllers, context)?;
-    (told.facts, told.undated) = (facts, pages.undated);
-    told.inputs.extend(pages.inputs);
+    (gathered.facts, gathered.undated) = (facts, pages.undated);
+    gathered.inputs.extend(pages.inputs);
     if let Some((seen, outcome)) = logs {
         let spans = outcome.coverage.iter().filter_map(|own| own.first.zip(own.last));
-        told.logged = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        gathered.logged = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         for (cluster, last) in clusters.into_iter().zip(outcome.coverage.iter().map(|own| own.last)) {
             // Events may be older than the log: of an export, which names its clusters itself, nothing is known here.
             if let Some(last) = last.map(|last| until.map_or(last, |until| last.min(until))) {
-                told.logged_until.entry(cluster).and_modify(|all| *all = last.min(*all)).or_insert(last);
+                gathered.logged_until.entry(cluster).and_modify(|all| *all = last.min(*all)).or_insert(last);
             }
         }
-        told.leases = Some(together(Arc::unwrap_or_clone(seen)));
-        told.inputs.extend(outcome.inputs);
+        gathered.leases = Some(together(Arc::unwrap_or_clone(seen)));
+        gathered.inputs.extend(outcome.inputs);
     }
-    if told.facts.instances.is_empty() && told.leases.is_none() && told.classes.is_none() {
+    if gathered.facts.instances.is_empty() && gathered.leases.is_none() && gathered.classes.is_none() {
         return Err(Error::Input(format!("{}: no metrics page, audit log or pods", question.sources.join(", "))));
     }
-    let (report, handovers) = report(told);
+    let (report, handovers) = report(gathered);
     Ok(Answer::Report(Box::new(report), Rows::Handovers(handovers)))
 }
 
@@ -151,13 +149,13 @@ fn name(folder: &mut PageFolder) {
 }
 
 /// Reads pods: of the last capture that has any, else of a database of etcd.
-fn objects(question: &question::Controllers, told: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
+fn objects(question: &question::Controllers, gathered: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
     let (sources, moment) = (&question.sources, question.at);
     let Captures { mut captures, inputs, errors } = captures::find(sources);
     for error in &errors {
         context.lost(error)?;
     }
-    told.inputs = inputs;
+    gathered.inputs = inputs;
     if let Some(moment) = moment.filter(|_| !captures.is_empty()) {
         // Only what has pods is shown.
         captures.retain(|capture| capture.objects.has("Pod"));
@@ -170,12 +168,12 @@ fn objects(question: &question::Controllers, told: &mut Read, context: &mut Cont
     }
     // A list of nothing does not say of what.
     if !captures.is_empty() && captures.iter().all(|capture| capture.objects.kinds.is_empty()) {
-        told.classes = Some(Classes::default());
+        gathered.classes = Some(Classes::default());
         return Ok(());
     }
     if let Some(capture) = captures.into_iter().rev().find(|capture| capture.objects.has("Pod")) {
-        told.classes = Some(classes(&capture.objects));
-        told.taken = Some(capture.at);
+        gathered.classes = Some(classes(&capture.objects));
+        gathered.taken = Some(capture.at);
         return Ok(());
     }
     let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
@@ -190,7 +188,7 @@ fn objects(question: &question::Controllers, told: &mut Read, context: &mut Cont
         for value in values {
             read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;
         }
-        told.classes = Some(classes(&objects));
+        gathered.classes = Some(classes(&objects));
     }
     Ok(())
 }

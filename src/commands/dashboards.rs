@@ -9,8 +9,7 @@ use std::path::PathBuf;
 
 /// Arguments of `plimsoll dashboards`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll dashboards --to dashboards
   promtool check rules dashboards/prometheus/*.yaml
   kubectl apply -f dashboards/kube-prometheus/prometheusrule.yaml")]

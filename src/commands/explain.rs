@@ -13,18 +13,22 @@ use std::io::Write as _;
 
 /// Arguments of `plimsoll explain`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll explain client-fan-out                    # what it means, how to confirm it, what to do
-  plimsoll explain client-fan-out samples/list-storm # and who does it here
-  plimsoll explain watch cache                       # a term
-  plimsoll explain wal_fsync_p99_ms                  # a field, or a metric
-  plimsoll explain                                   # all findings and terms
+#[command(after_help = "EXAMPLES
+  # what it means, how to confirm it, what to do
+  plimsoll explain client-fan-out
+  # and who does it here
+  plimsoll explain client-fan-out samples/list-storm
+  # a term
+  plimsoll explain watch cache
+  # a field, or a metric
+  plimsoll explain wal_fsync_p99_ms
+  # all findings and terms
+  plimsoll explain
 
 Works offline: the texts are those of docs/runbooks, docs/findings.md, docs/glossary.md and docs/metrics.md.")]
 pub struct Args {
     /// A finding's id, a metric, a field or a term; then, for a finding, sources in which to look for it. Without
-    /// anything all findings and terms are listed.
+    /// arguments all findings and terms are listed.
     #[arg(value_name = "WHAT [SOURCE]")]
     words: Vec<String>,
 }

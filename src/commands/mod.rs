@@ -56,7 +56,7 @@ pub enum Command {
     Guard(guard::Args),
     /// Show load balance across apiservers, and remedies.
     Balance(Box<balance::Args>),
-    /// Compare two time windows or clusters, beyond noise.
+    /// Compare two time windows or clusters; report significant changes.
     Compare(Box<compare::Args>),
     /// Show work queues, pending pods and leader changes.
     Controllers(Box<controllers::Args>),

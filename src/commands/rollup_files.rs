@@ -17,18 +17,17 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   plimsoll rollup /var/log/kubernetes/ --to before-upgrade/
-  plimsoll clients \
-     before-upgrade/                               as from the log, long after its deletion
-  plimsoll compare \
-     before-upgrade/ /var/log/kubernetes/
-  plimsoll rollup monday/ tuesday/ --to week/                    roll-ups \
-     become one
+  # as from the log, long after its deletion
+  plimsoll clients before-upgrade/
+  plimsoll compare before-upgrade/ /var/log/kubernetes/
+  # roll-ups become one
+  plimsoll rollup monday/ tuesday/ --to week/
   duckdb -c \"from 'before-upgrade/traffic.parquet' limit 10\"")]
 pub struct Args {
     /// Audit logs, or roll-ups of some: files, folders, globs, bundles, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
-    /// The folder for the roll-up; it must be empty, or not be there yet.
+    /// The folder for the roll-up; it must be empty or absent.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 }

@@ -151,13 +151,13 @@ pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) ->
     let (breakdown, mut reading) = read(&query, found, metrics, !context.is_composing(), context)?;
     reading.server = server;
     reading.flow = counted.by_flow().then_some((matched.coverage, matched.note));
-    let told = logs::traffic_input(&breakdown, reading);
+    let input = logs::traffic_input(&breakdown, reading);
     let measured = logs::measured(&query, breakdown);
     let rates = match (counted.by.as_slice(), context.is_composing()) {
         ([Dim::User, Dim::Agent], true) => Rows::Rates(rates(&measured)),
         _ => Rows::Other,
     };
-    let report = report::report(measured, base.as_ref(), told, &shape(context));
+    let report = report::report(measured, base.as_ref(), input, &shape(context));
     Ok(Answer::Report(Box::new(report), rates))
 }
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 /// Arguments of `plimsoll traffic`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-DIMENSIONS
+#[command(after_help = "DIMENSIONS
   of audit logs: verb resource group subresource namespace name user serviceaccount agent agent-version
     source-ip node code code-class instance cluster scope list-kind stage minute flow_schema priority_level
   of metrics: verb resource group version subresource scope code component instance cluster, or
@@ -21,8 +20,10 @@ DIMENSIONS
 
 EXAMPLES
   plimsoll traffic audit.log --by verb,resource,user
-  plimsoll traffic /var/log/kubernetes/ --by agent --where verb=list --where 'resource!=leases' --since -1h
-  kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user --series
+  plimsoll traffic /var/log/kubernetes/ --by agent --where verb=list \\
+    --where 'resource!=leases' --since -1h
+  kubectl logs -n kube-system kube-apiserver-0 | plimsoll traffic - --by user \\
+    --series
   plimsoll traffic /var/log/kubernetes/ --follow --every 5s --by user
   plimsoll traffic after/ --baseline before/ --by user --sort-by rps_change
   plimsoll traffic --context prod --by verb,resource --follow
@@ -36,30 +37,31 @@ pub struct Args {
     /// Break down by these dimensions.
     #[arg(long, value_delimiter = ',', default_value = "verb,resource", value_name = "DIM,…")]
     pub(super) by: Vec<String>,
-    /// Count only what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
+    /// Count only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <,
+    /// <=.
     #[arg(long = "where", value_name = "EXPR")]
     pub(super) filters: Vec<String>,
-    /// What to read where there are both (default: audit logs).
+    /// Which kind to read if the sources hold both (default: audit logs).
     #[arg(long, value_enum, value_name = "KIND")]
     pub(super) from: Option<Kind>,
-    /// With metrics: control-plane health (priority levels, objectives, LISTs, watches, webhooks, objects) in place
-    /// of the rows.
+    /// With metrics: show control-plane health (priority levels, objectives, LISTs, watches, webhooks, objects) in
+    /// place of the rows.
     #[arg(long, conflicts_with_all = ["series", "baseline", "follow"])]
     pub(super) health: bool,
     #[command(flatten)]
     time: TimeFlags,
     #[command(flatten)]
     pub(super) follow: FollowFlags,
-    /// Split by time: a table per interval, and the trend of each row as bars.
+    /// Split by time: one table per interval, and each row's trend as bars.
     #[arg(long, conflicts_with = "follow")]
     pub(super) series: bool,
-    /// Length of an interval (10s, 5m, 1h); chosen by the log's span where not given.
+    /// With --series: length of an interval (10s, 5m, 1h) [default: by the log's length].
     #[arg(long, value_name = "DURATION", requires = "series")]
     interval: Option<String>,
-    /// Compare with this source.
+    /// Compare with this source, and show the change of each row.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
     baseline: Vec<String>,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: the bundle's).
+    /// The apiservers' version, as v1.34; decides whether cache or etcd answers a LIST (default: the bundle's).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]
@@ -121,11 +123,11 @@ pub(super) struct FollowFlags {
     /// time.
     #[arg(long)]
     follow: bool,
-    /// Time between prints and scrapes [default: 10s].
+    /// Interval of printing and scraping [default: 10s].
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
-    /// End after this time [default with --follow: on SIGINT or SIGTERM; of a live cluster without it: after the second
-    /// page].
+    /// Stop after this duration [default with --follow: on SIGINT or SIGTERM; for a live cluster without --follow:
+    /// after the second page].
     #[arg(long = "for", value_name = "DURATION")]
     length: Option<String>,
 }

@@ -42,7 +42,7 @@ pub(super) fn run(
         context.lost(error)?;
     }
     for folder in &follower.waiting {
-        context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
+        context.notice(format!("{folder}: no audit log here yet; waiting for one"))?;
     }
     let server = version(follower.bundle.as_ref())?;
     let query = query(&server);
@@ -55,7 +55,7 @@ pub(super) fn run(
         flow,
         worker: Counting(plan.fold(), None),
         traffic: Traffic::default(),
-        told: HashMap::new(),
+        reported: HashMap::new(),
         printed: 0,
     };
     let mut next = Instant::now() + every;
@@ -97,21 +97,21 @@ struct Live<'p> {
     worker: Counting<'p>,
     traffic: Traffic,
     /// Losses that have been reported, by file and kind, and how many there were then.
-    told: HashMap<(String, LossKind), u64>,
+    reported: HashMap<(String, LossKind), u64>,
     printed: u64,
 }
 
 impl Live<'_> {
     /// Says what is newly lost; at the end, how much it came to.
     fn report_losses(&mut self, follower: &Follower, context: &mut Context<'_>, at_end: bool) -> Result<(), Error> {
-        if follower.lost() == self.told.len() && !at_end {
+        if follower.lost() == self.reported.len() && !at_end {
             return Ok(());
         }
         for loss in follower.outcome().losses {
-            let told = self.told.entry((loss.path.clone(), loss.kind)).or_default();
-            if *told == 0 || (at_end && loss.count > *told) {
+            let reported = self.reported.entry((loss.path.clone(), loss.kind)).or_default();
+            if *reported == 0 || (at_end && loss.count > *reported) {
                 context.lost(&loss)?;
-                *told = loss.count;
+                *reported = loss.count;
             }
         }
         Ok(())
@@ -130,8 +130,8 @@ impl Live<'_> {
             against_metrics: None,
             flow: self.flow.clone(),
         };
-        let told = logs::traffic_input(&breakdown, reading);
-        let report = report::report(logs::measured(self.query, breakdown), None, told, &shape(context));
+        let reported = logs::traffic_input(&breakdown, reading);
+        let report = report::report(logs::measured(self.query, breakdown), None, reported, &shape(context));
         print_again(&report, self.printed, context)?;
         self.printed += 1;
         Ok(())

@@ -89,7 +89,7 @@ struct Live<'a> {
     folds: BTreeMap<String, Folding>,
     inputs: BTreeMap<String, InputReport>,
     losses: Vec<Loss>,
-    said: HashSet<String>,
+    warned: HashSet<String>,
 }
 
 impl<'a> Live<'a> {
@@ -102,7 +102,7 @@ impl<'a> Live<'a> {
             folds: BTreeMap::new(),
             inputs: BTreeMap::new(),
             losses: Vec::new(),
-            said: HashSet::new(),
+            warned: HashSet::new(),
         })
     }
 
@@ -161,7 +161,7 @@ impl<'a> Live<'a> {
         }
         for error in errors {
             // An apiserver that is down stays down for many rounds: it is reported once.
-            if self.said.insert(error.clone()) {
+            if self.warned.insert(error.clone()) {
                 context.lost(error)?;
             }
         }
@@ -184,7 +184,7 @@ fn connect<'a>(args: &Args, context: &mut Context<'_>) -> Result<(From<'a>, Stri
     let cluster =
         Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
-        context.say(note)?;
+        context.notice(note)?;
     }
     let name = cluster.name().to_owned();
     Ok((From::Cluster(Box::new(cluster)), name))

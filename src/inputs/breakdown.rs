@@ -121,18 +121,18 @@ pub(crate) fn read(
     let streams = found.streams.iter().map(|s| (s.stream.cluster.clone(), s.stream.instance.clone())).collect();
     let windows = metrics.as_ref().map(|(windows, _)| Arc::clone(windows));
     let asked = Breaking { query: query.clone(), windows, is_last };
-    let (told, outcome) = ask(found.streams, asked, context)?;
+    let (reported, outcome) = ask(found.streams, asked, context)?;
     if outcome.total().unfinished_lines > 0 && context.settings.verbose {
-        context.say(
+        context.notice(
             "the last line of an input is incomplete; it was left out, because the log may still be being \
              written",
         )?;
     }
     let spans: Vec<_> = outcome.coverage.iter().map(|coverage| coverage.first.zip(coverage.last)).collect();
-    let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(&windows, &told.1, facts, &spans));
+    let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(&windows, &reported.1, facts, &spans));
     let Outcome { inputs, losses, coverage } = outcome;
     let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics, flow: None };
-    let breakdown = Arc::try_unwrap(told).map_or_else(|shared| shared.0.clone(), |(breakdown, _)| breakdown);
+    let breakdown = Arc::try_unwrap(reported).map_or_else(|shared| shared.0.clone(), |(breakdown, _)| breakdown);
     Ok((breakdown, reading))
 }
 

@@ -71,10 +71,10 @@ impl Cacheable {
     ) -> Result<Option<Answered<Q::Answer>>, Error> {
         let how = question.cache_use();
         let Some(wanted) = question.stored().ok().filter(|_| how != CacheUse::Never) else { return Ok(None) };
-        let Some((rollup, outcome, said)) = self.find(&wanted, how, context)? else { return Ok(None) };
+        let Some((rollup, outcome, message)) = self.find(&wanted, how, context)? else { return Ok(None) };
         let Some(answer) = question.of_kept(rollup) else { return Ok(None) };
         if context.settings.verbose {
-            context.say_once(said)?;
+            context.notice_once(message)?;
         }
         Ok(Some((Arc::new(answer), outcome)))
     }
@@ -235,7 +235,7 @@ impl Cacheable {
     pub(crate) fn keep(&self, rollup: &Rollup, outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
         match self.write(rollup, outcome, context) {
             Ok(()) => Ok(()),
-            Err(error) => context.say_once(format!(
+            Err(error) => context.notice_once(format!(
                 "{}: a roll-up can't be kept: {error}; the log will be read again (--cache names another folder, \
                  --no-cache keeps none)",
                 self.cache.display()
@@ -325,7 +325,7 @@ fn takes_place_of(new: &Entry, kept: &CachedRollup) -> bool {
 /// Removes an entry that is damaged.
 fn discard(folder: &Path, context: &mut Context<'_>) -> Result<(), Error> {
     if context.settings.verbose {
-        context.say(format!("{}: a damaged entry of the cache was removed", folder.display()))?;
+        context.notice(format!("{}: a damaged entry of the cache was removed", folder.display()))?;
     }
     // Where it can't be removed it is passed over again.
     let _ = writing::remove(folder);

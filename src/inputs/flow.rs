@@ -42,7 +42,7 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
         vec![flowcontrol::read(&flags.flow_schemas).map_err(|error| Error::Input(error.to_string()))?]
     };
     let mut sets = Vec::new();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut dangling = Vec::new();
     let for_all = captured.len() == 1 && (!flags.flow_schemas.is_empty() || captured[0].cluster.is_empty());
     for Captured { cluster, paths, config } in captured {
@@ -56,8 +56,9 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
             levels.clone_from(&built_in.levels);
             for name in schemas.iter().map(|schema| schema.level.clone()).collect::<Vec<_>>() {
                 if !levels.iter().any(|level| level.name == name) {
-                    context
-                        .say(format!("no PriorityLevelConfiguration was found; only the name of '{name}' is known"))?;
+                    context.notice(format!(
+                        "no PriorityLevelConfiguration was found; only the name of '{name}' is known"
+                    ))?;
                     levels.extend(built_in.levels.iter().find(|level| level.name == "catch-all").map(|level| {
                         let mut level = level.clone();
                         level.name = name;
@@ -68,7 +69,7 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
         }
         let set = Set::new(FlowConfig { schemas, levels }, &built_in);
         dangling.extend(set.dangling.iter().cloned());
-        told.push(json!({"cluster": cluster, "paths": paths, "flow_schemas": set.schemas.len(),
+        reported.push(json!({"cluster": cluster, "paths": paths, "flow_schemas": set.schemas.len(),
             "priority_levels": set.levels.len(), "built_in": {"flow_schemas": lacks[0], "priority_levels": lacks[1]}}));
         sets.push(((!for_all).then_some(cluster), set));
     }
@@ -80,12 +81,14 @@ pub fn matched(flags: &FlowFlags, sources: &[String], context: &mut Context<'_>)
     });
     if !dangling.is_empty() {
         let schemas = counted(dangling.len() as u64, "FlowSchema");
-        context
-            .say(format!("{schemas} not used, because the priority level does not exist: {}", dangling.join(", ")))?;
+        context.notice(format!(
+            "{schemas} not used, because the priority level does not exist: {}",
+            dangling.join(", ")
+        ))?;
     }
     if !for_all {
         sets.push((None, Set::new(built_in.clone(), &built_in)));
     }
-    let coverage = json!({"source": if is_built_in { "built-in" } else { "objects" }, "sets": told});
+    let coverage = json!({"source": if is_built_in { "built-in" } else { "objects" }, "sets": reported});
     Ok(Matched { sets: Arc::new(Sets::new(sets)), coverage, note })
 }

@@ -23,7 +23,7 @@ pub(crate) fn ask<Q: Question>(
 ) -> Result<Answered<Q::Answer>, Error> {
     let (answer, outcome) = match context.shared.get_mut::<QuestionBatch>() {
         None => alone(streams, &question, context)?,
-        Some(heard) => match heard.ask(streams, question)? {
+        Some(batch) => match batch.ask(streams, question)? {
             SharedAnswer::Answer(answered) => answered,
             SharedAnswer::Unheard(streams, question) => alone(streams, &question, context)?,
         },
@@ -71,14 +71,14 @@ fn keep(own: &Cacheable, answer: &dyn Any, outcome: &Outcome, context: &mut Cont
 }
 
 /// Whether questions are only heard for now: what does not ask need not be done yet.
-pub(crate) fn is_hearing(context: &Context<'_>) -> bool {
-    context.shared.get::<QuestionBatch>().is_some_and(|heard| heard.is_hearing)
+pub(crate) fn is_collecting(context: &Context<'_>) -> bool {
+    context.shared.get::<QuestionBatch>().is_some_and(|batch| batch.is_collecting)
 }
 
 /// Questions that were heard, and their answers.
 #[derive(Debug, Default)]
 pub struct QuestionBatch {
-    pub(super) is_hearing: bool,
+    pub(super) is_collecting: bool,
     /// Whether somebody asked what has a pass of its own.
     pub(super) has_unshared: bool,
     pub(super) asked: Vec<PendingQuestion>,
@@ -110,14 +110,18 @@ impl QuestionBatch {
     fn ask<Q: Question>(&mut self, streams: Vec<LogStream>, question: Q) -> Result<SharedAnswer<Q>, Error> {
         let Some(key) = key(&streams) else {
             // What can be read only once is read when all has been heard.
-            self.has_unshared |= self.is_hearing;
-            return if self.is_hearing { Err(Error::Unanswered) } else { Ok(SharedAnswer::Unheard(streams, question)) };
+            self.has_unshared |= self.is_collecting;
+            return if self.is_collecting {
+                Err(Error::Unanswered)
+            } else {
+                Ok(SharedAnswer::Unheard(streams, question))
+            };
         };
         let is_it = |asked: &PendingQuestion| {
             asked.key == key && (*asked.question).as_any().downcast_ref::<Q>().is_some_and(|other| question.is(other))
         };
         let place = self.asked.iter().position(is_it);
-        if self.is_hearing {
+        if self.is_collecting {
             match place {
                 Some(place) => self.asked[place].waiting += 1,
                 None => self.asked.push(PendingQuestion {

@@ -63,7 +63,7 @@ pub struct Memo {
 #[derive(Debug)]
 struct CachedPages {
     kept: Retention,
-    told: (Facts, PagesReport),
+    outcome: (Facts, PagesReport),
     /// Whether it was heard among others, which are done when all have their answers.
     is_passing: bool,
 }
@@ -93,27 +93,31 @@ pub fn facts(
     kept: Retention,
     context: &mut Context<'_>,
 ) -> Result<(Facts, PagesReport), Error> {
-    let (facts, told) = unsaid(folders, kept, context)?;
-    warn_losses(&told.losses, context)?;
-    Ok((facts, told))
+    let (facts, outcome) = facts_without_warnings(folders, kept, context)?;
+    warn_losses(&outcome.losses, context)?;
+    Ok((facts, outcome))
 }
 
 /// The facts of pages of which nothing need be reported.
 pub fn quiet_facts(folders: Vec<PageFolder>, context: &mut Context<'_>) -> Result<Facts, Error> {
-    Ok(unsaid(folders, Retention::Requests, context)?.0)
+    Ok(facts_without_warnings(folders, Retention::Requests, context)?.0)
 }
 
-fn unsaid(folders: Vec<PageFolder>, kept: Retention, context: &mut Context<'_>) -> Result<(Facts, PagesReport), Error> {
-    let is_hearing = logs::is_hearing(context);
+fn facts_without_warnings(
+    folders: Vec<PageFolder>,
+    kept: Retention,
+    context: &mut Context<'_>,
+) -> Result<(Facts, PagesReport), Error> {
+    let is_collecting = logs::is_collecting(context);
     let Some(memo) = context.shared.get_mut::<Memo>() else { return Ok(fresh(folders, kept, context)) };
     let key = key(&folders);
     // Whatever is kept, what is counted of requests is.
     let has =
         |known: &&CachedPages| known.kept == Retention::Incident || known.kept == kept || kept == Retention::Requests;
     if let Some(known) = memo.known.get(&key).filter(has) {
-        return Ok(known.told.clone());
+        return Ok(known.outcome.clone());
     }
-    if is_hearing {
+    if is_collecting {
         match memo.waiting.iter_mut().find(|(other, ..)| *other == key) {
             Some((_, other, _)) if *other == kept || kept == Retention::Requests => {}
             Some((_, other, _)) => *other = if *other == Retention::Requests { kept } else { Retention::Incident },
@@ -121,11 +125,11 @@ fn unsaid(folders: Vec<PageFolder>, kept: Retention, context: &mut Context<'_>) 
         }
         return Err(Error::Unanswered);
     }
-    let told = fresh(folders, Retention::Incident, context);
+    let outcome = fresh(folders, Retention::Incident, context);
     if let Some(memo) = context.shared.get_mut::<Memo>() {
-        memo.known.insert(key, CachedPages { kept: Retention::Incident, told: told.clone(), is_passing: false });
+        memo.known.insert(key, CachedPages { kept: Retention::Incident, outcome: outcome.clone(), is_passing: false });
     }
-    Ok(told)
+    Ok(outcome)
 }
 
 /// Forgets what was heard among others.
@@ -180,9 +184,9 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
             read.inputs.iter().filter(|input| places.contains_key(input.path.as_str())).cloned().collect();
         inputs.sort_by_key(|input| places.get(input.path.as_str()).copied());
         let losses = read.losses.iter().filter(|loss| places.contains_key(loss.path.as_str())).cloned().collect();
-        let told = PagesReport { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
+        let outcome = PagesReport { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
         if let Some(memo) = context.shared.get_mut::<Memo>() {
-            memo.known.insert(key.clone(), CachedPages { kept: *kept, told: (facts, told), is_passing: true });
+            memo.known.insert(key.clone(), CachedPages { kept: *kept, outcome: (facts, outcome), is_passing: true });
         }
     }
     true
@@ -231,15 +235,15 @@ fn fold(folders: Vec<PageFolder>, kept: Retention, threads: usize, progress: &Pr
 
 /// Says what was lost. What is wrong with one page is mostly wrong with all of them.
 fn warn_losses(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
-    let mut told: BTreeMap<LossKind, usize> = BTreeMap::new();
+    let mut outcome: BTreeMap<LossKind, usize> = BTreeMap::new();
     for loss in losses {
-        let told = told.entry(loss.kind).or_default();
-        *told += 1;
-        if *told <= MESSAGES {
+        let outcome = outcome.entry(loss.kind).or_default();
+        *outcome += 1;
+        if *outcome <= MESSAGES {
             context.lost(loss)?;
         }
     }
-    for (kind, pages) in told.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
+    for (kind, pages) in outcome.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
         context.lost(format!(
             "{} more, each with a part that {}",
             counted((pages - MESSAGES) as u64, "page"),

@@ -92,7 +92,7 @@ pub(crate) fn both(
     Ok((read(first, Which::First, context)?, read(last, Which::Last, context)?))
 }
 
-/// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is no fault if
+/// The profiles behind `sources`, of each folder the latest, for other commands. Without `asked` it is not an error if
 /// there are none.
 pub(crate) fn latest(sources: &[String], asked: bool, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     let found = find(sources);
@@ -212,7 +212,7 @@ fn live(kube: &KubeFlags, instance: Option<&str>, context: &mut Context<'_>) -> 
     let cluster =
         Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
-        context.say(note)?;
+        context.notice(note)?;
     }
     let wanted = |name: &String| instance.as_ref().is_none_or(|instance| instance == name);
     let names: Vec<String> = cluster.apiservers().iter().map(|server| server.name.clone()).collect();

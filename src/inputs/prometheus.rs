@@ -69,14 +69,14 @@ fn ask(
     for name in names {
         let query = queries.get(name).map_err(error)?;
         if context.settings.verbose {
-            context.say(format!(
+            context.notice(format!(
                 "query {name}: {}",
                 query.expression(step, &[flags.matchers.as_deref().unwrap_or_default()])
             ))?;
         }
         match each(&mut prometheus, query, &window, &progress) {
             Ok(true) => {}
-            Ok(false) => context.say(format!("query {name}: Prometheus has no such series in this time"))?,
+            Ok(false) => context.notice(format!("query {name}: Prometheus has no such series in this time"))?,
             Err(failed) => {
                 progress.finish();
                 return Err(error(failed));
@@ -145,7 +145,7 @@ fn report_stats(stats: &RangeStats, limit: u64, context: &mut Context<'_>) -> Re
         context.lost(format!("Prometheus warns: {warning}"))?;
     }
     if stats.left_out + stats.histograms > 0 {
-        context.say(format!(
+        context.notice(format!(
             "{} from Prometheus that are not finite numbers, and {}, are left out",
             counted(stats.left_out, "point"),
             counted(stats.histograms, "native histogram")
@@ -153,14 +153,14 @@ fn report_stats(stats: &RangeStats, limit: u64, context: &mut Context<'_>) -> Re
     }
     let by = if stats.is_measured { "by its own statistics" } else { "by the points in its answer" };
     if stats.heaviest > limit {
-        context.say(format!(
+        context.notice(format!(
             "one query loaded {} samples, {by}: more than --max-samples {}",
             grouped(stats.heaviest),
             grouped(limit)
         ))?;
     }
     if context.settings.verbose {
-        context.say(format!(
+        context.notice(format!(
             "{} in {} from Prometheus, {} retried, {} split; the largest loaded {} samples, {by}",
             counted(stats.points, "point"),
             if stats.queries == 1 { "1 query".to_owned() } else { format!("{} queries", grouped(stats.queries)) },

@@ -284,11 +284,11 @@ fn files(
             Some(rollup::observe::<Refused>(found.streams, selection, context)?)
         }
     };
-    let Captures { mut captures, inputs: told, errors } = captures::find(sources);
+    let Captures { mut captures, inputs: reported, errors } = captures::find(sources);
     for error in &errors {
         context.lost(error)?;
     }
-    inputs.inputs.extend(told);
+    inputs.inputs.extend(reported);
     let clusters: std::collections::BTreeSet<&str> = captures.iter().map(|capture| capture.cluster.as_str()).collect();
     if clusters.len() > 1 {
         let names: Vec<&str> = clusters.into_iter().collect();
@@ -360,7 +360,7 @@ fn live(
     let cluster =
         Cluster::connect(&crate::inputs::live::target(&flags.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
-        context.say(note)?;
+        context.notice(note)?;
     }
     let (objects, errors) = live::take(&cluster, is_wanted);
     for error in &errors {
@@ -381,7 +381,7 @@ fn live(
         first_error,
     });
     collector.objects(cluster.name(), context.io.now, &objects);
-    context.say(format!("read {} of {}", counted(records, "object"), cluster.name()))?;
+    context.notice(format!("read {} of {}", counted(records, "object"), cluster.name()))?;
     inputs.objects = objects;
     Ok(())
 }

@@ -89,7 +89,8 @@ impl Recording {
         }
         self.read = Some(Instant::now());
         let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else {
-            context.say("another plimsoll record or serve already reads logs into this store; this one skips them")?;
+            context
+                .notice("another plimsoll record or serve already reads logs into this store; this one skips them")?;
             return Ok(None);
         };
         let parts = store.rollups().map_err(failed)?;
@@ -182,7 +183,7 @@ pub(crate) fn look_after(
             let (rollup, manifest) = rolled::join(&group, *tile)?;
             writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
             if context.settings.verbose {
-                context.say(format!("{} roll-ups merged into one with tiles of {tile} s", group.len()))?;
+                context.notice(format!("{} roll-ups merged into one with tiles of {tile} s", group.len()))?;
             }
         }
         if plan.join.is_empty() {
@@ -209,7 +210,7 @@ fn bound(writer: &mut RollupsWriter, parts: &Parts, most: u64, context: &mut Con
     let when = |at: Option<Micros>| crate::model::time::format(at.unwrap_or_default());
     if let (Some(first), Some(last)) = (gone.first(), gone.last()) {
         let (from, to) = (when(first.manifest.first), when(last.manifest.last));
-        context.say(format!("audit roll-ups of {from} to {to} were dropped to limit the store's size"))?;
+        context.notice(format!("audit roll-ups of {from} to {to} were dropped to limit the store's size"))?;
     }
     writer.drop_parts(&gone).map_err(failed)
 }

@@ -86,12 +86,12 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         outcome.coverage.push(own.unwrap_or_default());
     }
     if let Some((from, to)) = widened {
-        let said = format!(
+        let message = format!(
             "roll-ups are cut at whole tiles: using {} to {} instead of the requested window",
             time::format(from),
             time::format(to)
         );
-        context.say_once(said)?;
+        context.notice_once(message)?;
     }
     Ok((loader.finish(), outcome))
 }

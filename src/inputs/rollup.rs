@@ -186,13 +186,13 @@ pub(crate) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> 
     let long = (to - from) as f64;
     let short = logs.iter().filter_map(|(name, span)| {
         let covers = span.map_or(0, |span| (span.1.min(to) - span.0.max(from)).max(0)) as f64;
-        let told = span.map_or_else(
+        let reported = span.map_or_else(
             || "is empty".to_owned(),
             |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)),
         );
         (long > 0.0 && covers < 0.9 * long).then(|| {
             format!(
-                "The log of {} {told}; rates and balance count the rest of the time as zero requests.",
+                "The log of {} {reported}; rates and balance count the rest of the time as zero requests.",
                 called(name)
             )
         })
@@ -201,7 +201,7 @@ pub(crate) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> 
 }
 
 fn report_copies(outcome: &Outcome, context: &mut Context<'_>) -> Result<(), Error> {
-    outcome.total().copies_in_words().map_or(Ok(()), |said| context.say(said))
+    outcome.total().copies_in_words().map_or(Ok(()), |message| context.notice(message))
 }
 
 /// What analysis looks at events with, as a worker of the source's pass: of those that are taken.

@@ -37,7 +37,7 @@ pub(crate) fn run<T>(
     context: &mut Context<'_>,
     mut commands: impl FnMut(&mut Context<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let outer = context.shared.replace(Some(QuestionBatch { is_hearing: true, ..QuestionBatch::default() }));
+    let outer = context.shared.replace(Some(QuestionBatch { is_collecting: true, ..QuestionBatch::default() }));
     let mut round = 0;
     let result = loop {
         let result = commands(context);
@@ -46,16 +46,16 @@ pub(crate) fn run<T>(
         }
         round += 1;
         let more = pages::answer(context) && round < ROUNDS;
-        let Some(heard) = context.shared.get_mut::<QuestionBatch>() else { break result };
+        let Some(batch) = context.shared.get_mut::<QuestionBatch>() else { break result };
         if more {
-            heard.asked.iter_mut().for_each(|asked| asked.waiting = 0);
-        } else if heard.is_hearing
-            && (heard.has_unshared || !heard.asked.is_empty() || matches!(result, Err(Error::Unanswered)))
+            batch.asked.iter_mut().for_each(|asked| asked.waiting = 0);
+        } else if batch.is_collecting
+            && (batch.has_unshared || !batch.asked.is_empty() || matches!(result, Err(Error::Unanswered)))
         {
-            let mut heard = std::mem::take(heard);
-            let answered = heard.answer(context);
-            heard.is_hearing = false;
-            context.shared.replace(Some(heard));
+            let mut batch = std::mem::take(batch);
+            let answered = batch.answer(context);
+            batch.is_collecting = false;
+            context.shared.replace(Some(batch));
             if let Err(error) = answered {
                 break Err(error);
             }

@@ -134,7 +134,7 @@ pub struct Channel {
     pub name: String,
     /// Where it leads.
     pub way: ChannelKind,
-    /// Certificates in PEM that are trusted instead of the usual ones.
+    /// Certificates in PEM that are trusted instead of the public authorities.
     pub ca_file: Option<PathBuf>,
 }
 

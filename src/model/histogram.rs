@@ -133,7 +133,7 @@ impl Histogram {
         out
     }
 
-    /// What was written so, with its sum and its largest value; `None` if it is no such text.
+    /// What was written so, with its sum and its largest value; `None` if the text has another form.
     pub fn decode(text: &str, sum: u64, max: u64) -> Option<Self> {
         let mut histogram = Self { buckets: SmallVec::new(), sum, max };
         for pair in text.split(';').filter(|pair| !pair.is_empty()) {

@@ -60,7 +60,7 @@ pub struct Stretch {
     pub from: Micros,
     /// To there.
     pub to: Micros,
-    /// How much it stands out of the time around it: the sum over its pieces of how far they lie above what is usual.
+    /// How much it deviates from the time around it: the sum over its pieces of how far they lie above the baseline.
     pub score: f64,
     /// Whether somebody said when it was.
     pub is_given: bool,
@@ -252,7 +252,7 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// Kinds of sources that were not at hand.
+    /// Kinds of sources that are missing.
     pub fn missing(&self) -> impl Iterator<Item = Source> + '_ {
         Source::ALL.into_iter().filter(|source| !self.read.contains(source))
     }

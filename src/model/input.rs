@@ -77,7 +77,7 @@ pub enum LossKind {
     NoSamples,
     /// A metrics page longer than is read.
     PageTooLong,
-    /// A line of a dump page of API Priority and Fairness that is no row.
+    /// A line of a dump page of API Priority and Fairness that is not a row.
     NotARow,
     /// A dump page longer than is read.
     DumpTooLong,
@@ -255,11 +255,11 @@ impl Coverage {
     /// What is to be said of events that came twice; nothing where none did.
     pub fn copies_in_words(&self) -> Option<String> {
         let were = if self.copies == 1 { "event came twice and was" } else { "events came twice and were" };
-        let said = format!(
+        let message = format!(
             "{} {were} counted once (same apiserver, audit id, stage and time); --dedupe never counts all of them",
             grouped(self.copies)
         );
-        (self.copies > 0).then_some(said)
+        (self.copies > 0).then_some(message)
     }
 
     /// All events.

@@ -72,7 +72,7 @@ pub struct Pod {
     pub spec: PodSpec,
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: String,
-    /// When it is gone at the latest, where it is being deleted: its deletion and the time of grace.
+    /// When it is deleted at the latest, where it is being deleted: its deletion and the time of grace.
     pub gone_by: Option<Micros>,
     /// Whether a resize that was asked for can't be done.
     pub resize_is_infeasible: bool,

@@ -77,7 +77,7 @@ pub fn member(path: &Path) -> Result<Option<PathBuf>, SourceError> {
     Ok(known.filter(|known| known.exists()))
 }
 
-/// The folder that an archive was unpacked into, with its databases if they are wanted; `None` if it is no archive.
+/// The folder that an archive was unpacked into, with its databases if they are wanted; `None` if it is not an archive.
 pub fn unpacked(archive: &Path, databases: bool) -> Result<Option<PathBuf>, SourceError> {
     if !archive.is_file() {
         return Ok(None);
@@ -190,7 +190,7 @@ impl Unpacked {
     }
 }
 
-/// A new folder for what is unpacked, and its lock. Those of programs that are gone are removed.
+/// A new folder for what is unpacked, and its lock. Those of programs that have ended are removed.
 fn home() -> io::Result<(PathBuf, File)> {
     let above = std::env::temp_dir();
     for entry in fs::read_dir(&above)?.filter_map(Result::ok) {
@@ -209,7 +209,7 @@ fn home() -> io::Result<(PathBuf, File)> {
     Ok((home, lock))
 }
 
-/// Whether the program that made a folder is gone.
+/// Whether the program that created a folder has ended.
 fn is_left(home: &Path) -> bool {
     match File::open(home.join(LOCK)) {
         Ok(lock) => lock.try_lock().is_ok(),

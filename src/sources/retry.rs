@@ -14,7 +14,7 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 pub enum RetryAfter {
     /// The pause is never shorter than the growing one.
     Lengthens,
-    /// The pause is as long as the server asks for, even if that is no time at all.
+    /// The pause is as long as the server asks for, even if that is zero.
     Replaces,
 }
 

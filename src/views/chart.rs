@@ -337,7 +337,7 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
         (None, Some(limit)) => legend.push(format!("limit {}, below", amount(picture.unit, limit))),
         (None, None) => {}
     }
-    let told: Vec<String> = changes
+    let reported: Vec<String> = changes
         .iter()
         .rev()
         .take(2)
@@ -346,8 +346,8 @@ fn draw(picture: &Picture, frame: Frame, style: &Style, out: &mut dyn Write) -> 
             format!("{} {sign}{}", day(change.at), amount(picture.unit, change.by))
         })
         .collect();
-    if !told.is_empty() {
-        legend.push(format!("▲ level changed {}", told.join(", ")));
+    if !reported.is_empty() {
+        legend.push(format!("▲ level changed {}", reported.join(", ")));
     }
     let mut line = String::new();
     for part in legend {

@@ -62,7 +62,7 @@ const COLUMNS: [Column; 336] = [
     column("reason", "REASON", Kind::Text),
     column("incident_confidence", "CONFIDENCE", Kind::Text),
     column("incident_before", "BEFORE", Kind::Text),
-    column("incident_within", "WITHIN", Kind::Text),
+    column("incident_within", "DURING", Kind::Text),
     column("incident_after", "AFTER", Kind::Text),
     column("incident_at", "TIME", Kind::Text),
     column("incident_what", "WHAT", Kind::Text),
@@ -137,7 +137,7 @@ const COLUMNS: [Column; 336] = [
     column("started", "STARTED", Kind::Text),
     column("recovered_s", "RECOVERY S", Kind::Rate),
     column("share_there", "ON BUSIEST", Kind::Share),
-    column("more_than_even", "MORE THAN EVEN", Kind::Count),
+    column("more_than_even", "ABOVE EVEN", Kind::Count),
     column("excess_share", "EXCESS SHARE", Kind::Share),
     column("excess_time_share", "EXCESS TIME", Kind::Share),
     column("goaway_chance", "CHANCE", Kind::Text),
@@ -479,14 +479,14 @@ mod tests {
             rows: vec![vec!["a".into(), Value::Count(1), "added".into()]],
             ..Table::default()
         };
-        let told =
+        let reported =
             |table: &Table| (0..3).map(|at| (heading(table, at).into_owned(), is_wide(table, at))).collect::<Vec<_>>();
         let heads = |reason: &str, restarts| {
             vec![(reason.to_owned(), false), ("RESTARTS".to_owned(), restarts), ("CHANGE".to_owned(), false)]
         };
-        assert_eq!(told(&table), heads("REASON", true));
+        assert_eq!(reported(&table), heads("REASON", true));
         table.headings = vec![("reason", "WHY NOT"), ("restarts", "RESTARTS")];
-        assert_eq!(told(&table), heads("WHY NOT", false));
+        assert_eq!(reported(&table), heads("WHY NOT", false));
         assert_eq!((kind_in(&table, 2), kind_in(&table, 1)), (Kind::Text, Kind::Count));
         // Numbers that somebody has written out stand as numbers do.
         table.rows.push(vec!["a".into(), Value::Count(1), "+3 %".into()]);

@@ -3,7 +3,7 @@
 use super::Style;
 use super::chart;
 use super::columns::{self, Kind};
-use super::text::{fit, plain};
+use super::text::{fit, plain, wrapped};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::units::percent;
 use std::io::{self, Write};
@@ -60,7 +60,7 @@ fn findings(findings: &[Finding], style: &Style, out: &mut dyn Write) -> io::Res
     match findings.first() {
         Some(first) if style.headers => {
             writeln!(out)?;
-            prose(&[format!("More on a finding: plimsoll explain {}", plain(&first.id))], style, out)
+            prose(&[format!("To explain a finding: plimsoll explain {}", plain(&first.id))], style, out)
         }
         _ => Ok(()),
     }
@@ -129,16 +129,39 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     let heading = style.headers.then_some(&titles);
     for (number, row) in heading.into_iter().chain(&cells).enumerate() {
         let is_heading = style.headers && number == 0;
-        let mut line = String::new();
-        for &(at, width) in &laid {
+        let (mut line, mut rest) = (String::new(), Vec::new());
+        for (place, &(at, width)) in laid.iter().enumerate() {
+            let is_sentence = place + 1 == laid.len() && SENTENCES.contains(&needs[at].name) && !wide;
+            if is_sentence && row[at].width() > width && width >= MIN_SENTENCE {
+                rest = wrapped(&row[at], width);
+                rest.truncate(MAX_LINES);
+                let indent = " ".repeat(line.width());
+                line += &rest.remove(0);
+                rest.iter_mut().for_each(|more| more.insert_str(0, &indent));
+                break;
+            }
             line += &aligned(&row[at], kinds[at], width);
             line += "  ";
         }
         let line = line.trim_end();
-        if style.color && is_heading { writeln!(out, "\u{1b}[1m{line}\u{1b}[0m")? } else { writeln!(out, "{line}")? }
+        if style.color && is_heading {
+            writeln!(out, "\u{1b}[1m{line}\u{1b}[0m")?
+        } else {
+            writeln!(out, "{line}")?
+        }
+        for more in rest {
+            writeln!(out, "{more}")?;
+        }
     }
     Ok(())
 }
+
+/// Columns of sentences: where such a column is the last and too wide, it is broken into lines instead of cut.
+const SENTENCES: [&str; 4] = ["summary", "incident_what", "why", "reason"];
+/// In fewer columns a sentence is cut,
+const MIN_SENTENCE: usize = 24;
+/// and no cell is broken into more lines than this.
+const MAX_LINES: usize = 6;
 
 /// `text` cut or filled up to `width` columns: numbers stand at the right.
 pub(super) fn aligned(text: &str, kind: Kind, width: usize) -> String {

@@ -13,9 +13,9 @@ pub(crate) fn pack(of: &str, to: &Path, with: &str) {
     assert!(ran.success(), "tar {with}: is tar installed?");
 }
 
-fn without(mut told: Value, path: &str) -> String {
-    if let Some(told) = told.as_object_mut() {
-        told.retain(|field, _| !["generated_at", "written"].contains(&field.as_str()));
+fn without(mut answer: Value, path: &str) -> String {
+    if let Some(answer) = answer.as_object_mut() {
+        answer.retain(|field, _| !["generated_at", "written"].contains(&field.as_str()));
     }
     // Which finding it is depends on the file's path.
     fn same(value: &mut Value) {
@@ -28,8 +28,8 @@ fn without(mut told: Value, path: &str) -> String {
             _ => {}
         }
     }
-    same(&mut told);
-    told.to_string().replace(path, "PATH")
+    same(&mut answer);
+    answer.to_string().replace(path, "PATH")
 }
 
 /// Each of these commands says the same of the archive as of the folder; their words have `SOURCE` for it.

@@ -70,9 +70,9 @@ with tarfile.open(sys.argv[1], "w") as tar:
     fs::write(&log, format!("{event}\n")).unwrap();
     let made = Command::new("python3").args(["-c", script]).arg(&archive).arg(&log).status().unwrap();
     assert!(made.success());
-    let told = plimsoll_in(home.path(), &["traffic", "hostile.tar", "-o", "json"]).json(0);
-    assert_eq!(told["totals"]["requests"], 1, "{}", told["totals"]);
-    assert_eq!(told["inputs"][0]["path"], "hostile.tar/audit.log");
+    let answer = plimsoll_in(home.path(), &["traffic", "hostile.tar", "-o", "json"]).json(0);
+    assert_eq!(answer["totals"]["requests"], 1, "{}", answer["totals"]);
+    assert_eq!(answer["inputs"][0]["path"], "hostile.tar/audit.log");
     assert!(!home.path().join("escaped.log").exists() && !Path::new("/tmp/escaped-plimsoll.log").exists());
     // Cut off: an error that names it, and no half of an answer.
     let whole = fs::read(&archive).unwrap();

@@ -61,7 +61,7 @@ fn the_sample_s_busy_apiserver_and_its_clients_are_named() {
             expected.push((client.clone(), all, there - all / 2.0));
         }
     }
-    let mut told: Vec<(String, f64, f64)> = report["tables"]["clients"]
+    let mut listed: Vec<(String, f64, f64)> = report["tables"]["clients"]
         .as_array()
         .unwrap()
         .iter()
@@ -73,10 +73,10 @@ fn the_sample_s_busy_apiserver_and_its_clients_are_named() {
             )
         })
         .collect();
-    assert_eq!(told[0].0, "system:serviceaccount:ci:deploy-bot|python-requests");
+    assert_eq!(listed[0].0, "system:serviceaccount:ci:deploy-bot|python-requests");
     expected.sort_by(|a, b| a.0.cmp(&b.0));
-    told.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(told, expected);
+    listed.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(listed, expected);
     // NOTES.md: 36 nodes, of which a sixth talk to apiserver-1.
     let fleet =
         report["tables"]["clients"].as_array().unwrap().iter().find(|row| row["agent"] == "node-agent").unwrap();

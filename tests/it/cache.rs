@@ -52,12 +52,12 @@ fn is_from_cache(ran: &Ran) -> bool {
 
 /// What a command prints, but for when.
 #[track_caller]
-fn told(ran: &Ran) -> Value {
-    let mut told = ran.json(0);
+fn answer(ran: &Ran) -> Value {
+    let mut answer = ran.json(0);
     for name in ["generated_at", "written"] {
-        told.as_object_mut().unwrap().remove(name);
+        answer.as_object_mut().unwrap().remove(name);
     }
-    told
+    answer
 }
 
 fn entries(cache: &Path) -> Vec<PathBuf> {
@@ -78,10 +78,10 @@ fn traced(command: &[&str], cache: &Path, below: &str) -> (u64, Value) {
     run.args(["--cache", cache.to_str().unwrap(), "--cache-from", "1"]);
     let ran = feed(run, b"");
     assert_eq!(ran.code, Some(0), "strace: {}; run .ci/setup first", ran.stderr);
-    let told: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let read = told["read"].as_object().unwrap();
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let read = answer["read"].as_object().unwrap();
     let bytes = read.iter().filter(|(path, _)| path.starts_with(below)).map(|(_, bytes)| bytes.as_u64().unwrap()).sum();
-    (bytes, serde_json::from_str(told["output"].as_str().unwrap()).unwrap())
+    (bytes, serde_json::from_str(answer["output"].as_str().unwrap()).unwrap())
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_is_kept_answers_as_the_log_does() {
             if command[0] == "traffic" {
                 // It never makes a roll-up for the cache's sake.
                 let first = cached(command, &cache);
-                assert_eq!(told(&first), told(&of_log), "{name}: {command:?}");
+                assert_eq!(answer(&first), answer(&of_log), "{name}: {command:?}");
                 assert!(!is_from_cache(&first) && entries(&cache).is_empty(), "{name}: {command:?}");
                 makes = vec!["clients", &log, "-o", "json"];
             } else if command.contains(&"--since") {
@@ -115,10 +115,10 @@ fn what_is_kept_answers_as_the_log_does() {
             }
             let first = cached(&makes, &cache);
             if makes == command {
-                assert_eq!(told(&first), told(&of_log), "{name}: {command:?}, first");
+                assert_eq!(answer(&first), answer(&of_log), "{name}: {command:?}, first");
             }
             let second = cached(command, &cache);
-            assert_eq!(told(&second), told(&of_log), "{name}: {command:?}, second");
+            assert_eq!(answer(&second), answer(&of_log), "{name}: {command:?}, second");
             // Where a window is no more than a part of the log, it is read.
             if command[0] != "report" {
                 assert!(!is_from_cache(&first), "{}", first.stderr);
@@ -146,7 +146,7 @@ fn what_might_not_be_the_same_is_read_from_the_log() {
     ] {
         let ran = cached(&[command, &["-o", "json"]].concat(), cache.path());
         assert!(!is_from_cache(&ran), "{command:?}: {}", ran.stderr);
-        assert_eq!(told(&ran), told(&plimsoll(&[command, &["-o", "json", "--no-cache"]].concat())), "{command:?}");
+        assert_eq!(answer(&ran), answer(&plimsoll(&[command, &["-o", "json", "--no-cache"]].concat())), "{command:?}");
     }
     // Nor where nobody wants it, or the log is small.
     let ran = cached(&["clients", &log, "--no-cache"], cache.path());
@@ -225,9 +225,12 @@ fn of_a_log_that_grows_only_the_rest_is_read() {
         }
         before = size;
         // One entry stands for all of it but the line that is being written.
-        let told = listed(cache.path());
-        let covers = told["rows"][0]["covers"].as_u64().unwrap();
-        assert!(told["rows"].as_array().unwrap().len() == 1 && covers + 77 >= size && covers <= size, "{told}, {size}");
+        let answer = listed(cache.path());
+        let covers = answer["rows"][0]["covers"].as_u64().unwrap();
+        assert!(
+            answer["rows"].as_array().unwrap().len() == 1 && covers + 77 >= size && covers <= size,
+            "{answer}, {size}"
+        );
     }
     // It is rotated, and goes on in a new file.
     let (first, rest) = all[0].split_at(reached(0, "2026-11-20T09:23:00", 0));
@@ -245,7 +248,7 @@ fn of_a_log_that_grows_only_the_rest_is_read() {
     fs::write(path(1), &all[1]).unwrap();
     let ran = cached(&command, cache.path());
     assert!(is_from_cache(&ran), "{}", ran.stderr);
-    assert_eq!(told(&ran), told(&plimsoll(&[&command[..], &["--no-cache"]].concat())));
+    assert_eq!(answer(&ran), answer(&plimsoll(&[&command[..], &["--no-cache"]].concat())));
 }
 
 #[test]
@@ -279,10 +282,10 @@ fn a_log_that_is_another_one_is_read_anew() {
         fs::write(&log, after).unwrap();
         let ran = cached(&["clients", path, "-o", "json"], &cache);
         assert!(!is_from_cache(&ran), "{what}: {}", ran.stderr);
-        assert_eq!(told(&ran), told(&plimsoll(&["clients", path, "--no-cache", "-o", "json"])), "{what}");
+        assert_eq!(answer(&ran), answer(&plimsoll(&["clients", path, "--no-cache", "-o", "json"])), "{what}");
         // It takes the place of what was kept.
         let again = cached(&["clients", path, "-o", "json"], &cache);
-        assert_eq!((told(&again), entries(&cache).len()), (told(&ran), 1), "{what}");
+        assert_eq!((answer(&again), entries(&cache).len()), (answer(&ran), 1), "{what}");
     }
 }
 
@@ -345,16 +348,16 @@ fn what_is_kept_is_the_users_alone_and_is_bounded() {
     ask(1, &limit);
     assert!(is_from_cache(&ask(0, &limit).1));
     ask(2, &limit);
-    let told = listed(&cache);
-    let logs: Vec<&str> = told["rows"].as_array().unwrap().iter().map(|row| row["log"].as_str().unwrap()).collect();
+    let answer = listed(&cache);
+    let logs: Vec<&str> = answer["rows"].as_array().unwrap().iter().map(|row| row["log"].as_str().unwrap()).collect();
     let home = home.path().to_str().unwrap();
-    assert_eq!(logs.len(), 2, "{told}");
+    assert_eq!(logs.len(), 2, "{answer}");
     assert!(
         logs.contains(&format!("{home}/0/audit.log").as_str())
             && logs.contains(&format!("{home}/2/audit.log").as_str()),
         "{logs:?}"
     );
-    assert!(told["totals"]["bytes"].as_u64().unwrap() <= one * 5 / 2);
+    assert!(answer["totals"]["bytes"].as_u64().unwrap() <= one * 5 / 2);
     // What is larger than the bound is not kept at all.
     ask(3, "1000");
     assert_eq!(entries(&cache).len(), 2);
@@ -373,7 +376,7 @@ fn a_damaged_entry_is_removed_and_the_log_is_read() {
     let (home, cache) = (folder(), folder());
     let log = unpacked("quiet", home.path());
     let command = ["clients", &log, "-o", "json"];
-    let of_log = told(&plimsoll(&[&command[..], &["--no-cache"]].concat()));
+    let of_log = answer(&plimsoll(&[&command[..], &["--no-cache"]].concat()));
     for name in ["rollup/traffic.parquet", "rollup/clients.parquet", "rollup/manifest.json", "entry.json"] {
         for is_cut in [true, false] {
             assert!(!is_from_cache(&cached(&command, cache.path())), "{name}");
@@ -391,7 +394,7 @@ fn a_damaged_entry_is_removed_and_the_log_is_read() {
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
             let ran = cached(&command, cache.path());
-            assert_eq!(told(&ran), of_log, "{name}");
+            assert_eq!(answer(&ran), of_log, "{name}");
             assert!(!is_from_cache(&ran) && ran.stderr.contains("damaged entry"), "{name}: {}", ran.stderr);
             assert!(!entry.exists() && entries(cache.path()).len() == 1, "{name}");
             plimsoll(&["cache", "clear", "--cache", cache.path().to_str().unwrap()]).exits(0);
@@ -400,7 +403,7 @@ fn a_damaged_entry_is_removed_and_the_log_is_read() {
     // A file that is missing.
     cached(&command, cache.path()).exits(0);
     fs::remove_file(entries(cache.path())[0].join("rollup/pulse.parquet")).unwrap();
-    assert_eq!(told(&cached(&command, cache.path())), of_log);
+    assert_eq!(answer(&cached(&command, cache.path())), of_log);
 }
 
 #[test]
@@ -410,7 +413,7 @@ fn a_cache_that_can_not_be_written_is_told_once() {
     // A file in place of the folder.
     let cache = write(home.path(), "file", "mine");
     let ran = cached(&["clients", &log, "-o", "json"], Path::new(&cache));
-    assert_eq!(told(&ran), told(&plimsoll(&["clients", &log, "--no-cache", "-o", "json"])));
+    assert_eq!(answer(&ran), answer(&plimsoll(&["clients", &log, "--no-cache", "-o", "json"])));
     assert_eq!(ran.stderr.matches("can't be kept").count(), 1, "{}", ran.stderr);
     assert_eq!(fs::read_to_string(&cache).unwrap(), "mine");
     // Without a home there is no cache.
@@ -444,7 +447,7 @@ fn a_cache_that_can_not_be_written_is_told_once() {
 fn whoever_is_killed_leaves_nothing_that_counts() {
     let (home, cache) = (folder(), folder());
     let log = unpacked("list-storm", home.path());
-    let of_log = told(&plimsoll(&["clients", &log, "--no-cache", "-o", "json"]));
+    let of_log = answer(&plimsoll(&["clients", &log, "--no-cache", "-o", "json"]));
     let start = || {
         let mut run = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
         run.args(["clients", &log, "-o", "json", "--cache-from", "1", "--cache", cache.path().to_str().unwrap()]);
@@ -478,7 +481,7 @@ fn whoever_is_killed_leaves_nothing_that_counts() {
         let left = fs::read_dir(cache.path()).into_iter().flatten().filter_map(Result::ok);
         was_making += left.filter(|entry| entry.file_name().to_str().unwrap().starts_with("making-")).count();
         let ran = cached(&["clients", &log, "-o", "json"], cache.path());
-        assert_eq!(told(&ran), of_log);
+        assert_eq!(answer(&ran), of_log);
         assert!(entries(cache.path()).len() == 1);
         // For the next one to make.
         fs::remove_file(entries(cache.path())[0].join("entry.json")).unwrap();
@@ -494,7 +497,7 @@ fn whoever_is_killed_leaves_nothing_that_counts() {
 fn several_at_once_do_not_harm_one_another() {
     let (home, cache) = (folder(), folder());
     let log = unpacked("quiet", home.path());
-    let of_log = told(&plimsoll(&["clients", &log, "--no-cache", "-o", "json"]));
+    let of_log = answer(&plimsoll(&["clients", &log, "--no-cache", "-o", "json"]));
     for _ in 0..3 {
         std::thread::scope(|scope| {
             let runs: Vec<_> =
@@ -502,12 +505,12 @@ fn several_at_once_do_not_harm_one_another() {
             // One removes what the others make.
             scope.spawn(|| plimsoll(&["cache", "clear", "--cache", cache.path().to_str().unwrap()]).exits(0).code);
             for run in runs {
-                assert_eq!(told(&run.join().unwrap()), of_log);
+                assert_eq!(answer(&run.join().unwrap()), of_log);
             }
         });
     }
     let ran = cached(&["clients", &log, "-o", "json"], cache.path());
-    assert_eq!(told(&ran), of_log);
+    assert_eq!(answer(&ran), of_log);
     assert!(is_from_cache(&cached(&["clients", &log, "-o", "json"], cache.path())));
 }
 
@@ -516,10 +519,10 @@ fn what_is_listed_is_what_there_is() {
     let (home, cache) = (folder(), folder());
     let log = unpacked("list-storm", home.path());
     cached(&["clients", &log], cache.path()).exits(0);
-    let told = listed(cache.path());
+    let answer = listed(cache.path());
     let size: u64 = INSTANCES.iter().map(|of| fs::metadata(format!("{log}/audit/{of}/audit.log")).unwrap().len()).sum();
     let window = plimsoll(&["traffic", &log, "-o", "json"]).json(0)["window"].clone();
-    let row = &told["rows"][0];
+    let row = &answer["rows"][0];
     assert_eq!((&row["covers"], &row["from"], &row["to"]), (&size.into(), &window["from"], &window["to"]));
     let mut bytes = 0;
     let mut folders = entries(cache.path());
@@ -532,7 +535,7 @@ fn what_is_listed_is_what_there_is() {
             }
         }
     }
-    assert_eq!((&row["bytes"], &told["totals"]["bytes"]), (&bytes.into(), &bytes.into()));
+    assert_eq!((&row["bytes"], &answer["totals"]["bytes"]), (&bytes.into(), &bytes.into()));
     assert!(row["age"].as_f64().unwrap() < 600.0, "{row}");
     for form in ["table", "wide", "csv", "markdown", "yaml"] {
         let ran = plimsoll(&["cache", "ls", "--cache", cache.path().to_str().unwrap(), "-o", form]);

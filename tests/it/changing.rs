@@ -83,10 +83,10 @@ fn a_database_that_is_cut_while_it_is_mapped_ends_with_a_message() {
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", tracer.id())).unwrap();
     assert!(Command::new("kill").args(["-CONT", children.trim()]).status().unwrap().success());
     let output = tracer.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.code() == Some(3) && told.contains("the database shrank while it was read"),
-        "{:?}: {told}",
+        output.status.code() == Some(3) && printed.contains("the database shrank while it was read"),
+        "{:?}: {printed}",
         output.status
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");

@@ -99,8 +99,9 @@ fn culprits_are_found_and_nobody_else() {
     let (mut right, mut wanted, mut wrong) = (0, 0, Vec::new());
     let mut missing = Vec::new();
     for (sample, _) in SAMPLES {
-        let said = &truth["samples"][sample];
-        let (must, may, good) = (strings(&said["must"]), strings(&said["may"]), strings(&said["well_behaved"]));
+        let answered = &truth["samples"][sample];
+        let (must, may, good) =
+            (strings(&answered["must"]), strings(&answered["may"]), strings(&answered["well_behaved"]));
         let found = warnings(&of_sample(sample));
         wanted += must.len();
         for pair in &must {
@@ -124,10 +125,10 @@ fn culprits_are_found_and_nobody_else() {
         "recall {recall}, precision {precision}: missing {missing:?}, wrong {wrong:?}"
     );
     // What is written in the documentation.
-    let told = format!("recall {recall:.2}, precision {precision:.2}");
+    let listed = format!("recall {recall:.2}, precision {precision:.2}");
     assert!(
-        fs::read_to_string(root().join("docs/findings.md")).unwrap().contains(&told),
-        "docs/findings.md should say: {told}"
+        fs::read_to_string(root().join("docs/findings.md")).unwrap().contains(&listed),
+        "docs/findings.md should say: {listed}"
     );
 }
 
@@ -332,9 +333,9 @@ fn findings_are_those_of_the_documentation() {
         assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
     }
     // That of `controllers` is about a program's own limit.
-    let told = docs.match_indices("<a id=\"client-").map(|(at, _)| docs[at + 7..].split('"').next().unwrap());
-    let told = told.filter(|id| *id != "client-side-throttling");
-    assert!(told.clone().all(|id| used.contains(id)), "{:?}", told.collect::<Vec<_>>());
+    let listed = docs.match_indices("<a id=\"client-").map(|(at, _)| docs[at + 7..].split('"').next().unwrap());
+    let listed = listed.filter(|id| *id != "client-side-throttling");
+    assert!(listed.clone().all(|id| used.contains(id)), "{:?}", listed.collect::<Vec<_>>());
 }
 
 // ---------------------------------------------------------------- thresholds
@@ -559,7 +560,10 @@ fn conflicts() {
     fight(1000, 5, 422).finds("client-conflicts", false);
     let found = fight(1000, 5, 409).found();
     assert!(
-        found["client-conflicts"]["summary"].as_str().unwrap().contains("fights over configmaps a/c with writer ("),
+        found["client-conflicts"]["summary"]
+            .as_str()
+            .unwrap()
+            .contains("writes configmaps a/c in competition with writer ("),
         "{found:?}"
     );
 }
@@ -768,11 +772,11 @@ fn deprecated_apis() {
             .get("client-deprecated-api")
             .map(|f| (f["severity"].as_str().unwrap().to_owned(), f["evidence"]["version"].clone()))
     };
-    let said = |severity: &str| Some((severity.to_owned(), Value::from("policy/v1beta1")));
+    let answered = |severity: &str| Some((severity.to_owned(), Value::from("policy/v1beta1")));
     // The server is 1.30.
-    assert_eq!(calls(APP.0, Some("1.32"), "true"), said("warning"));
-    assert_eq!(calls(APP.0, Some("1.33"), "true"), said("info"));
-    assert_eq!(calls(APP.0, None, "true"), said("info"));
+    assert_eq!(calls(APP.0, Some("1.32"), "true"), answered("warning"));
+    assert_eq!(calls(APP.0, Some("1.33"), "true"), answered("info"));
+    assert_eq!(calls(APP.0, None, "true"), answered("info"));
     assert_eq!(calls(APP.0, Some("1.32"), "false"), None);
     assert_eq!(calls("system:kube-controller-manager", Some("1.32"), "true"), None);
 }
@@ -978,16 +982,16 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
         with["coverage"]
     );
     assert_eq!(without["coverage"]["levels"].as_object().unwrap().keys().collect::<Vec<_>>(), ["Metadata"]);
-    let said = |report: &Value| report["coverage"]["unknown"].to_string();
+    let answered = |report: &Value| report["coverage"]["unknown"].to_string();
     assert!(
-        said(&without).contains("no-op writes") && said(&without).contains("the size of LIST responses"),
+        answered(&without).contains("no-op writes") && answered(&without).contains("the size of LIST responses"),
         "{}",
-        said(&without)
+        answered(&without)
     );
     assert!(
-        !said(&with).contains("no-op writes") && !said(&with).contains("the size of LIST responses"),
+        !answered(&with).contains("no-op writes") && !answered(&with).contains("the size of LIST responses"),
         "{}",
-        said(&with)
+        answered(&with)
     );
     assert_eq!(ids(&with), ids(&without));
 }

@@ -138,8 +138,8 @@ fn a_bundle_holds_what_the_apiservers_serve() {
     how_they_were_treated(&lab);
     commands_read_it(bundle.to_str().unwrap());
     // The archive itself is a source.
-    let told = plimsoll(&["traffic", archive.to_str().unwrap(), "--from", "metrics", "-o", "json"]).json(0);
-    assert!(told["totals"]["requests"].as_u64().unwrap() > 0, "{}", told["totals"]);
+    let answer = plimsoll(&["traffic", archive.to_str().unwrap(), "--from", "metrics", "-o", "json"]).json(0);
+    assert!(answer["totals"]["requests"].as_u64().unwrap() > 0, "{}", answer["totals"]);
 }
 
 /// One thing at a time, in pages, known by name.
@@ -431,9 +431,9 @@ fn a_redacted_bundle_tells_the_same_of_nobody() {
     let mut command = Command::new(crate::support::python());
     command.args(["-c", NAMES_LEFT, target.to_str().unwrap()]);
     command.args(["apiserver-0", "apiserver-1"].map(|name| sample(&format!("list-storm/audit/{name}/audit.log.zst"))));
-    let told: Value = serde_json::from_str(&crate::support::feed(command, b"").stdout).unwrap();
-    assert!(told["names"].as_u64().unwrap() > 100 && told["events"].as_u64().unwrap() > 20_000, "{told}");
-    assert_eq!(told["left"], json!([]), "{told}");
+    let answer: Value = serde_json::from_str(&crate::support::feed(command, b"").stdout).unwrap();
+    assert!(answer["names"].as_u64().unwrap() > 100 && answer["events"].as_u64().unwrap() > 20_000, "{answer}");
+    assert_eq!(answer["left"], json!([]), "{answer}");
     // What it shows is the same, but for who it was.
     let logs = target.join("audit").to_str().unwrap().to_owned();
     for by in ["verb,resource,code", "list-kind,subresource"] {

@@ -169,8 +169,9 @@ fn what_was_not_there_before_is_new() {
     assert_eq!(verdict("storm.log", 700, 940), "new");
     assert_eq!(verdict("burst.log", 700, 708), "unsure");
     // What is not sure is not called noise.
-    let told = plimsoll(&["compare", home.path().join("burst.log").to_str().unwrap(), "--at", "2026-11-20T09:10:00Z"]);
-    assert!(told.exits(0).stdout.contains("unsure"), "{}", told.stdout);
+    let answer =
+        plimsoll(&["compare", home.path().join("burst.log").to_str().unwrap(), "--at", "2026-11-20T09:10:00Z"]);
+    assert!(answer.exits(0).stdout.contains("unsure"), "{}", answer.stdout);
 }
 
 #[test]
@@ -202,14 +203,14 @@ fn increases_beyond_what_is_allowed_fail() {
     };
     let report = run(&["clients.rps=30%"]).json(1);
     let findings = report["findings"].as_array().unwrap();
-    let told: BTreeSet<&str> = findings.iter().map(|finding| finding["subject"]["agent"].as_str().unwrap()).collect();
+    let answer: BTreeSet<&str> = findings.iter().map(|finding| finding["subject"]["agent"].as_str().unwrap()).collect();
     let risen: BTreeSet<&str> = rows(&report, |row| {
         row["area"] == "clients" && row["metric"] == "rps" && ["up", "new"].contains(&row["verdict"].as_str().unwrap())
     })
     .filter(|row| row["change_share"].as_f64().is_none_or(|change| change > 0.3))
     .map(|row| row["agent"].as_str().unwrap())
     .collect();
-    assert_eq!(told, risen);
+    assert_eq!(answer, risen);
     assert!(findings.iter().all(|finding| finding["id"] == "increase-over-limit" && finding["severity"] == "critical"));
     run(&["usage=5%"]).json(1);
     // Ten thousand per cent is a hundred and one times.
@@ -348,8 +349,8 @@ fn what_a_newcomer_stumbled_over() {
         assert_eq!(plimsoll(&["compare", &quiet, &storm, "--fail-on-increase", wrong]).code, Some(2), "{wrong}");
     }
     // One apiserver's log more is no change of everybody.
-    let told = plimsoll(&["compare", &sample("list-storm/audit"), &sample("list-storm/audit/apiserver-0")]).stdout;
-    assert!(told.contains("BEFORE has the logs of 2 apiservers, AFTER of 1"), "{told}");
+    let answer = plimsoll(&["compare", &sample("list-storm/audit"), &sample("list-storm/audit/apiserver-0")]).stdout;
+    assert!(answer.contains("BEFORE has the logs of 2 apiservers, AFTER of 1"), "{answer}");
 }
 
 #[test]

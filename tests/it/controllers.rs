@@ -363,7 +363,7 @@ fn a_lease_that_ran_out_is_a_leader_missing() {
     let other = lease_log(&[(320, "update", "9", held("z"))])
         .replace("leases/l", "leases/m")
         .replace(r#""name":"l""#, r#""name":"m""#);
-    let told = |name: &str, text: String| {
+    let judged = |name: &str, text: String| {
         let report = controllers(&[&write(dir.path(), name, text)]);
         let missing = findings(&report, "leader-missing");
         let leaders = rows(&report, "leaders");
@@ -371,11 +371,11 @@ fn a_lease_that_ran_out_is_a_leader_missing() {
         (missing.len(), missing.first().map(|one| one["severity"].clone()), l["holder"].clone())
     };
     let renewed: Vec<_> = [0, 2, 4].map(|at| (at, "update", "1", held("a"))).to_vec();
-    assert_eq!(told("dead.log", lease_log(&renewed) + &other), (1, Some(json!("critical")), Value::Null));
+    assert_eq!(judged("dead.log", lease_log(&renewed) + &other), (1, Some(json!("critical")), Value::Null));
     let until: Vec<_> = (0..100).map(|at| (at * 3, "update", "1", held("a"))).collect();
-    assert_eq!(told("alive.log", lease_log(&until) + &other.replace("20:05:20", "20:04:59")).0, 0);
+    assert_eq!(judged("alive.log", lease_log(&until) + &other.replace("20:05:20", "20:04:59")).0, 0);
     let identity: Vec<_> = [0, 2, 4].map(|at| (at, "update", "1", long("a"))).to_vec();
-    assert_eq!(told("long.log", lease_log(&identity) + &other), (0, None, json!("a")), "an hour is not over");
+    assert_eq!(judged("long.log", lease_log(&identity) + &other), (0, None, json!("a")), "an hour is not over");
     // One of two logs ends early: what comes later may be in neither.
     write(dir.path(), "two/apiserver-0/audit.log", lease_log(&renewed));
     write(dir.path(), "two/apiserver-1/audit.log", &other);
@@ -387,7 +387,7 @@ fn a_lease_that_ran_out_is_a_leader_missing() {
 fn leases_that_are_given_up_patched_and_labelled() {
     let held = |name: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": name, "renewTime": "x"}});
     let dir = folder();
-    let told = |name: &str, writes: &[(u64, &str, &str, Value)]| {
+    let judged = |name: &str, writes: &[(u64, &str, &str, Value)]| {
         let report = controllers(&[&write(dir.path(), name, lease_log(writes))]);
         let of = |row: &Value| {
             (
@@ -397,13 +397,13 @@ fn leases_that_are_given_up_patched_and_labelled() {
                 row["released"].clone(),
             )
         };
-        let told: Vec<_> = rows(&report, "handovers").iter().map(of).collect();
-        (told, rows(&report, "leaders")[0]["renewals"].clone(), findings(&report, "leader-gap").len())
+        let judged: Vec<_> = rows(&report, "handovers").iter().map(of).collect();
+        (judged, rows(&report, "leaders")[0]["renewals"].clone(), findings(&report, "leader-gap").len())
     };
     let (a, b) = ("a".to_owned(), "b".to_owned());
     // Given up, and taken again three minutes later by the same.
     let again = [(0, "update", "1", held("a")), (20, "update", "1", held("")), (200, "update", "1", held("a"))];
-    assert_eq!(told("again.log", &again), (vec![(a.clone(), a.clone(), 180.0, json!("given up"))], json!(3), 1));
+    assert_eq!(judged("again.log", &again), (vec![(a.clone(), a.clone(), 180.0, json!("given up"))], json!(3), 1));
     // Patches of all kinds say who holds it, or renew; a label does neither.
     let patches = [
         (0, "update", "1", held("a")),
@@ -413,7 +413,7 @@ fn leases_that_are_given_up_patched_and_labelled() {
         (12, "patch", "1", json!({"spec": {"holderIdentity": "b", "renewTime": "x"}})),
         (14, "update", "1", held("b")),
     ];
-    assert_eq!(told("patches.log", &patches), (vec![(a, b, 6.0, json!("ran out"))], json!(5), 0));
+    assert_eq!(judged("patches.log", &patches), (vec![(a, b, 6.0, json!("ran out"))], json!(5), 0));
 }
 
 #[test]

@@ -209,9 +209,9 @@ fn what_a_policy_leaves_out_is_named() {
     assert!(number(&mine, "share") < 0.95, "{mine}");
     let table = table(bundle.source());
     let updates = &missing[names.iter().position(|name| name == "update leases").unwrap()];
-    let told = format!("update leases (0 of {})", grouped(number(updates, "metrics") as u64));
+    let expected = format!("update leases (0 of {})", grouped(number(updates, "metrics") as u64));
     let told_at_once = table.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told_at_once.contains("hides") && told_at_once.contains(&told), "{told}: {table}");
+    assert!(told_at_once.contains("hides") && told_at_once.contains(&expected), "{expected}: {table}");
 }
 
 fn grouped(number: u64) -> String {
@@ -409,8 +409,8 @@ fn a_folder_without_either_or_with_metrics_only() {
     }
     for more in [&[][..], &["--from", "metrics"]] {
         let ran = plimsoll(&[&["traffic", &sample("quiet/metrics")], more].concat());
-        let said = ran.exits(0).stdout.contains("No audit log in ");
-        assert_eq!((said, ran.stderr.as_str()), (more.is_empty(), ""), "{}", ran.stdout);
+        let message = ran.exits(0).stdout.contains("No audit log in ");
+        assert_eq!((message, ran.stderr.as_str()), (more.is_empty(), ""), "{}", ran.stdout);
         assert!(ran.stdout.contains("apiserver"), "{}", ran.stdout);
     }
     let ran = plimsoll(&["traffic", &sample("quiet/metrics"), "--from", "audit"]);

@@ -369,8 +369,8 @@ fn routes_send_quotas_to_their_owners() {
         (&["alertname=QuotaNearlyFull", "severity=warning", "namespace=other"], "platform-tickets"),
         (&["alertname=EtcdDatabaseGrowth", "severity=warning", "team=web"], "platform-tickets"),
     ] {
-        let said = passes("amtool", &[&["config", "routes", "test", &config][..], labels].concat());
-        assert_eq!(said.trim(), receiver, "{labels:?}");
+        let message = passes("amtool", &[&["config", "routes", "test", &config][..], labels].concat());
+        assert_eq!(message.trim(), receiver, "{labels:?}");
     }
 }
 

@@ -188,10 +188,10 @@ fn a_real_etcd_fills_up() {
     let report = health(last);
     let share = number(&report["rows"][0], "quota_share") * 100.0;
     let table = plimsoll(&["etcd", "health", last]).stdout;
-    let told = table
+    let answer = table
         .lines()
         .find_map(|line| line.strip_prefix("share of quota")?.trim().strip_suffix('%')?.parse::<f64>().ok());
-    assert!(told.is_some_and(|told| (told - share).abs() <= 0.51), "{share}: {table}");
+    assert!(answer.is_some_and(|answer| (answer - share).abs() <= 0.51), "{share}: {table}");
 }
 
 #[test]

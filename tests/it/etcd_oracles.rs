@@ -224,11 +224,11 @@ fn a_quiet_cluster_is_the_same() {
 fn snapshot(member: &Member, folder: &Path, name: &str) -> String {
     let path = folder.join(name);
     member.run(&["snapshot", "save", path.to_str().unwrap()]);
-    let said: Value = serde_json::from_str(&member.run(&["endpoint", "hashkv", "-w", "json"])).unwrap();
+    let message: Value = serde_json::from_str(&member.run(&["endpoint", "hashkv", "-w", "json"])).unwrap();
     let status: Value =
         serde_json::from_str(&etcdctl(&["snapshot", "status", path.to_str().unwrap(), "-w", "json"])).unwrap();
     let totals = &ours(&["check", path.to_str().unwrap()])["totals"];
-    assert_eq!((&totals["kv_hash"], &totals["hash"]), (&said[0]["HashKV"]["hash"], &status["hash"]), "{name}");
+    assert_eq!((&totals["kv_hash"], &totals["hash"]), (&message[0]["HashKV"]["hash"], &status["hash"]), "{name}");
     path.to_str().unwrap().to_owned()
 }
 
@@ -266,15 +266,15 @@ fn what_is_odd_is_the_same_before_and_after_compaction_and_defragmentation() {
 #[test]
 fn what_is_odd_is_the_same_in_etcd_3_5() {
     what_is_odd(Member::newer, |database| {
-        let said =
+        let message =
             Command::new(newer("etcdutl")).args(["snapshot", "status", "-w", "json", database]).output().unwrap();
-        let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+        let message: Value = serde_json::from_slice(&message.stdout).unwrap();
         let report = ours(&["usage", database]);
         let totals = &report["totals"];
         // The term stands in files from 3.5 on.
         assert!(report["coverage"]["term"].as_u64().is_some_and(|term| term > 0), "{}", report["coverage"]);
         assert_eq!(
-            (&said["hash"], &said["revision"], &said["totalSize"]),
+            (&message["hash"], &message["revision"], &message["totalSize"]),
             (&totals["hash"], &totals["revision"], &totals["db_bytes"])
         );
     });
@@ -328,9 +328,9 @@ fn damage_ends_soon_without_a_panic_and_costs_only_what_it_hits() {
         .args([env!("CARGO_BIN_EXE_plimsoll"), path.to_str().unwrap(), "--cases", "250"])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{told}{}", String::from_utf8_lossy(&out.stderr));
-    let counts: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    let printed = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
+    let counts: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert_eq!(counts["cases"], 250);
     assert!(counts["leaves"].as_u64().unwrap() > 3 && counts["codes"]["3"].as_u64().unwrap() > 100, "{counts}");
 }

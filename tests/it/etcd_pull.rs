@@ -112,8 +112,8 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
         0o600
     );
     // For people: one sentence.
-    let said = pull(&member.url, &file, &[]).exits(0).stdout.clone();
-    assert!(said.contains("revision 21") && said.contains("SHA-256 verified"), "{said}");
+    let message = pull(&member.url, &file, &[]).exits(0).stdout.clone();
+    assert!(message.contains("revision 21") && message.contains("SHA-256 verified"), "{message}");
 
     let before = std::fs::read(&file).unwrap();
     for (fault, says) in [(Fault::CutAfter(1_000_000), "broke off"), (Fault::Flip, "SHA-256")] {
@@ -123,7 +123,7 @@ fn a_snapshot_comes_whole_or_from_the_next_member() {
         assert!(std::fs::read(&file).unwrap() == before, "the file is as it was");
         let ran = pull(&format!("{bad},{}", member.url), &file, &["-o", "json"]);
         assert_eq!(checked(&ran, &file)["endpoint"], member.url.as_str());
-        assert!(ran.stderr.contains(says) && ran.stderr.contains("nothing of it is kept"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(says) && ran.stderr.contains("the partial snapshot is deleted"), "{}", ran.stderr);
         assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1, "nothing else is left behind");
     }
     assert!(pull(&nobody, &file, &[]).exits(3).stderr.contains("no endpoint is left"));

@@ -195,14 +195,14 @@ fn files_that_hold_no_flow_schemas_are_an_error() {
     let home = folder();
     let log =
         write(home.path(), "a.log", event(&json!({"username": "x"}), "get", "/version", &Value::Null, &Value::Null));
-    for (name, content, said) in [
+    for (name, content, message) in [
         ("empty.json", "{}", "no FlowSchema and no PriorityLevelConfiguration"),
         ("broken.yaml", "kind: [", "not YAML"),
         ("pods.json", r#"{"kind":"List","items":[{"kind":"Pod","apiVersion":"v1"}]}"#, "no FlowSchema"),
     ] {
         let path = write(home.path(), name, content);
         let ran = plimsoll(&["traffic", &log, "--by", "flow_schema", "--flow-schemas", &path]);
-        assert!(ran.exits(3).stderr.contains(said) && ran.stderr.contains(name), "{}", ran.stderr);
+        assert!(ran.exits(3).stderr.contains(message) && ran.stderr.contains(name), "{}", ran.stderr);
     }
     let ran = run(&["traffic", &log, "--by", "flow_schema", "--flow-schemas", "absent"], &[], b"");
     assert!(ran.exits(3).stderr.contains("absent"), "{}", ran.stderr);

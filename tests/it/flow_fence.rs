@@ -265,7 +265,7 @@ fn parts_of_the_cluster_are_fenced_only_by_force() {
 #[test]
 fn what_must_not_or_can_not_be_fenced() {
     let storm = sample("list-storm");
-    for (args, said) in [
+    for (args, message) in [
         (&["--emit", "fence"][..], "give --client USER"),
         (&["--emit", "flowschema", "--client", "system:kube-scheduler"], "part of the control plane"),
         (&["--emit", "flowschema", "--client", "system:node:hollow-001"], "nodes report their heartbeats through it"),
@@ -275,7 +275,7 @@ fn what_must_not_or_can_not_be_fenced() {
         (&["--client", "jane"], "--emit"),
     ] {
         let ran = emit(&[&[storm.as_str()], args].concat());
-        assert!(ran.exits(2).stderr.contains(said), "{args:?}: {}", ran.stderr);
+        assert!(ran.exits(2).stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
     let ran = run(&["clients", "-", "--emit", "flowschema"], &[], b"");
     assert!(ran.exits(2).stderr.contains("reads the logs several times"), "{}", ran.stderr);

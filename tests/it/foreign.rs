@@ -173,8 +173,8 @@ fn events_that_come_twice_count_once_where_that_happens() {
         let report = plimsoll(&args).json(0);
         assert_eq!(count(&report["coverage"], "duplicate_events"), copies, "{source} {more:?}");
         assert_eq!(report["rows"], base["rows"], "{source} {more:?}");
-        let said = plimsoll(&[&["traffic", source][..], more].concat());
-        assert_eq!(said.exits(0).stdout.contains("counted once"), copies > 0, "{source}: {}", said.stdout);
+        let message = plimsoll(&[&["traffic", source][..], more].concat());
+        assert_eq!(message.exits(0).stdout.contains("counted once"), copies > 0, "{source}: {}", message.stdout);
     };
     // Exports deliver at least once.
     for form in ["eventlist.jsonl", "eks-s3-export.log", "aks.jsonl"] {
@@ -225,8 +225,8 @@ fn entries_of_other_services_are_no_requests() {
     let path = write(home.path(), "gke.jsonl", lines.join("\n") + "\n");
     let report = traffic(&path, "verb,resource", &[]);
     assert_eq!((&report["rows"], count(&report["coverage"], "other_entries")), (&base["rows"], 2));
-    let said = plimsoll(&["traffic", &path]);
-    assert!(said.exits(0).stdout.contains("2 entries of other services"), "{}", said.stdout);
+    let message = plimsoll(&["traffic", &path]);
+    assert!(message.exits(0).stdout.contains("2 entries of other services"), "{}", message.stdout);
     let only = write(home.path(), "only.jsonl", lines[5..7].join("\n") + "\n");
     assert_eq!(count(&traffic(&only, "verb", &[])["totals"], "requests"), 0);
 }
@@ -411,12 +411,12 @@ fn what_has_no_name_is_called_something() {
     // From within the folder there is no name at all.
     let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
     command.current_dir(&source).args(["controllers", "."]);
-    let told = feed(command, b"");
+    let answer = feed(command, b"");
     assert!(
-        told.exits(0).stdout.contains("autoregister of apiserver is stuck")
-            || told.stdout.contains("autoregister of the process"),
+        answer.exits(0).stdout.contains("autoregister of apiserver is stuck")
+            || answer.stdout.contains("autoregister of the process"),
         "{}",
-        told.stdout
+        answer.stdout
     );
 }
 

@@ -100,8 +100,8 @@ fn what_must_not_be_limited_is_not() {
     let whom: Vec<String> =
         rows["rows"].as_array().unwrap().iter().map(|row| format!("{} {}", row["gateway"], row["match"])).collect();
     assert_eq!(whom, ["\"kubegateway\" \"fine\"", "\"envoy\" \"a4\"", "\"envoy\" \"a6\""], "{}", ran.stderr);
-    for said in ["system:kube-scheduler", "kube-system:dns", "team-*", "treat its name as a pattern"] {
-        assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
+    for message in ["system:kube-scheduler", "kube-system:dns", "team-*", "treat its name as a pattern"] {
+        assert!(ran.stderr.contains(message), "{message}: {}", ran.stderr);
     }
     let asked = log.run(&["--client", "system:kube-scheduler"]);
     assert!(asked.exits(2).stderr.contains("--force overrides this"), "{}", asked.stderr);

@@ -36,7 +36,7 @@ fn logs(name: &str) -> Vec<String> {
 type Told = (String, String, String, u64);
 
 /// Kind, user, names, how many were done.
-fn told(report: &Value) -> Vec<Told> {
+fn operations(report: &Value) -> Vec<Told> {
     let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
     let row = |row: &Value| {
         let names: Vec<&str> = row["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
@@ -69,7 +69,7 @@ fn expected() -> Vec<Told> {
 /// What is compared with [`expected`]: a binding's name is in its body only. Pods that a quota denied (403 by
 /// admission) are no question of rights, and so not here.
 fn human(report: &Value) -> Vec<Told> {
-    let mut rows = told(report);
+    let mut rows = operations(report);
     rows.iter_mut().filter(|(kind, ..)| kind == "rbac-write").for_each(|(_, _, names, _)| names.clear());
     rows
 }
@@ -86,7 +86,7 @@ fn each_operation_of_the_notes_and_no_other() {
         );
     }
     // The set-up of the notes, before t0.
-    let quiet = told(&events(&[&sample("quiet")]));
+    let quiet = operations(&events(&[&sample("quiet")]));
     assert_eq!(quiet.iter().map(|(kind, ..)| kind.as_str()).collect::<Vec<_>>(), ["rbac-write"]);
 }
 
@@ -224,7 +224,7 @@ fn dry_runs_and_hidden_bodies_are_said() {
     ];
     let log = write(home.path(), "audit.log", lines.concat());
     let report = events(&[&log]);
-    assert_eq!(told(&report), [("delete-namespace".to_owned(), "eve".to_owned(), "x".to_owned(), 1)]);
+    assert_eq!(operations(&report), [("delete-namespace".to_owned(), "eve".to_owned(), "x".to_owned(), 1)]);
     assert_eq!(
         (&report["totals"]["dry_runs"], &report["coverage"]["hidden_writes"]),
         (&json!(1), &json!({"patch of nodes": 1}))
@@ -337,7 +337,7 @@ fn who_deletes_what_it_made_before_the_window_cleans_up() {
         [&[][..], &["--since", &since], &["--where", "verb=delete"], &["--since", &since, "--where", "user=batch"]]
     {
         let report = events(&[&[log.as_str()], more].concat());
-        assert_eq!(told(&report), [], "{more:?}");
+        assert_eq!(operations(&report), [], "{more:?}");
     }
     // What the window holds is said of the window.
     let report = events(&[&log, "--since", &since]);
@@ -354,7 +354,7 @@ fn who_deletes_what_it_made_before_the_window_cleans_up() {
     let report = events(&[&write(home.path(), "gone.log", gone)]);
     assert_eq!(row(&report, "delete-pod")["severity"], "info");
     let again = pods("create", 0..12, 0, 201) + &pods("delete", 0..12, 300, 200) + &pods("delete", 0..12, 700, 404);
-    assert_eq!(told(&events(&[&write(home.path(), "again.log", again)])), []);
+    assert_eq!(operations(&events(&[&write(home.path(), "again.log", again)])), []);
 }
 
 /// One of each kind, and what is almost one.
@@ -432,7 +432,7 @@ fn each_kind_is_found() {
     add("get", "/p", "nodes", of("", "nodes", "proxy", ""));
     let log = write(home.path(), "audit.log", &lines);
     let report = events(&[&log]);
-    let mut kinds: Vec<String> = told(&report).into_iter().map(|(kind, ..)| kind).collect();
+    let mut kinds: Vec<String> = operations(&report).into_iter().map(|(kind, ..)| kind).collect();
     kinds.sort_unstable();
     // Each kind of the docs, once; a drain is made of others.
     let text = std::fs::read_to_string(root().join("docs/commands/guard.md")).unwrap();
@@ -485,12 +485,12 @@ fn rows_are_about_objects_that_were_touched() {
     // Who cleans up deletes what he made himself, not as much elsewhere.
     let own: Vec<_> = each("create", "ci", 40).chain(each("delete", "ci", 40)).collect();
     let others: Vec<_> = each("create", "ci", 40).chain(each("delete", "prod", 30)).collect();
-    assert_eq!(told(&found("own.log", lines(&own))), []);
-    assert_eq!(told(&found("others.log", lines(&others))).len(), 1);
+    assert_eq!(operations(&found("own.log", lines(&own))), []);
+    assert_eq!(operations(&found("others.log", lines(&others))).len(), 1);
     // What was refused is not named beside what was done.
     let report =
         found("mix.log", lines(&[("delete", "namespaces", "", "prod", 403), ("delete", "namespaces", "", "tmp", 200)]));
-    assert_eq!(told(&report), [("delete-namespace".to_owned(), "eve".to_owned(), "tmp".to_owned(), 1)]);
+    assert_eq!(operations(&report), [("delete-namespace".to_owned(), "eve".to_owned(), "tmp".to_owned(), 1)]);
     assert_eq!(row(&report, "delete-namespace")["refused"], json!(1));
     // One node three times is one; and a log that is given twice is one log.
     let once = lines(&[
@@ -508,7 +508,7 @@ fn rows_are_about_objects_that_were_touched() {
     // Reads of secrets that are refused count, those of other things don't.
     let reads: Vec<_> =
         (0..12).flat_map(|_| [("get", "secrets", "shop", "s", 403), ("get", "configmaps", "shop", "c", 403)]).collect();
-    assert_eq!(told(&found("reads.log", lines(&reads))).len(), 1);
+    assert_eq!(operations(&found("reads.log", lines(&reads))).len(), 1);
 }
 
 /// A tripwire that runs.
@@ -604,7 +604,7 @@ fn a_tripwire_tells_each_once_by_every_channel() {
     assert_eq!(code, Some(0), "{stderr}");
     // From before it was started: not reported. Another namespace soon after is; commands in containers are no more
     // than info.
-    let names: Vec<String> = reports.iter().flat_map(told).map(|(_, _, names, _)| names).collect();
+    let names: Vec<String> = reports.iter().flat_map(operations).map(|(_, _, names, _)| names).collect();
     assert_eq!(names, ["x", "y"], "{reports:?}");
     assert!(stderr.contains("4 requests checked, 2 operations reported"), "{stderr}");
     assert_eq!(taken.len(), 4, "{taken:?}");

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 fn its_rows_are_the_episodes_of_a_report() {
     for name in ["list-storm", "overload-restart", "quiet"] {
         let ran = plimsoll(&["guard", "episodes", &sample(name), "-o", "json"]);
-        let (found, told) = (ran.json(0), plimsoll(&["report", &sample(name), "-o", "json"]).json(0));
+        let (found, answer) = (ran.json(0), plimsoll(&["report", &sample(name), "-o", "json"]).json(0));
         let rows = found["rows"].as_array().unwrap();
-        let theirs = told["episodes"].as_array().unwrap();
+        let theirs = answer["episodes"].as_array().unwrap();
         assert_eq!(rows.len(), theirs.len(), "{name}");
         for (row, own) in rows.iter().zip(theirs) {
             for field in ["id", "grade", "state", "from", "to"] {
@@ -56,16 +56,16 @@ fn episodes_of_a_roll_up_are_those_of_its_log() {
     plimsoll(&["rollup", &log, "--to", &to]).exits(0);
     // A roll-up begins and ends with a whole tile, so rates at its ends, and with them moments, differ by milliseconds.
     let rows = |source: &str| {
-        let told = plimsoll(&["guard", "episodes", source, "-o", "json"]).json(0);
+        let answer = plimsoll(&["guard", "episodes", source, "-o", "json"]).json(0);
         let of = |row: &Value| ["id", "grade", "state", "cause", "user", "headline"].map(|field| row[field].clone());
-        told["rows"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+        answer["rows"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
     assert!(!rows(&log).is_empty());
     assert_eq!(rows(&to), rows(&log));
     let all = |source: &str| {
-        let told = plimsoll(&["compare", source, "--episode", "-o", "json"]).json(0);
-        assert!(!told["rows"].as_array().unwrap().is_empty(), "{told}");
-        told["schema"].clone()
+        let answer = plimsoll(&["compare", source, "--episode", "-o", "json"]).json(0);
+        assert!(!answer["rows"].as_array().unwrap().is_empty(), "{answer}");
+        answer["schema"].clone()
     };
     assert_eq!(all(&to), all(&log));
 }

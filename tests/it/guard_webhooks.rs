@@ -44,7 +44,7 @@ fn compare(report: &Value, theirs: &Value) {
             assert_eq!(mine[field], theirs[field], "{field} of {name}");
             met += theirs[field].as_u64().unwrap();
         }
-        let told: BTreeMap<String, &Value> = mine["clients"]
+        let listed: BTreeMap<String, &Value> = mine["clients"]
             .as_array()
             .unwrap()
             .iter()
@@ -56,8 +56,8 @@ fn compare(report: &Value, theirs: &Value) {
             })
             .collect();
         let all = theirs["clients"].as_object().unwrap();
-        assert_eq!(told.len(), all.len().min(10), "{name}");
-        assert!(told.iter().all(|(client, requests)| all[client] == **requests), "{name}: {told:?} {all:?}");
+        assert_eq!(listed.len(), all.len().min(10), "{name}");
+        assert!(listed.iter().all(|(client, requests)| all[client] == **requests), "{name}: {listed:?} {all:?}");
     }
     assert!(met > 1000, "{met}");
 }

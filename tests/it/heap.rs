@@ -439,8 +439,8 @@ fn what_makes_no_sense_is_refused() {
         let ran = plimsoll(&[&["heap"], args].concat());
         assert!(ran.exits(2).stderr.contains(expected), "{}", ran.stderr);
     }
-    refused(&plimsoll(&["heap", "diff", &storm]), "", "there is only this profile to compare");
-    refused(&plimsoll(&["heap", "flame", &storm, "--focus", "nothing-is-called-so"]), "", "there is nothing to draw");
+    refused(&plimsoll(&["heap", "diff", &storm]), "", "only one profile to compare");
+    refused(&plimsoll(&["heap", "flame", &storm, "--focus", "nothing-is-called-so"]), "", "nothing to draw");
     let ran = plimsoll(&["heap", "top", &storm, "--focus", "nothing-is-called-so"]);
     assert!(ran.exits(0).stdout.contains("--focus matches nothing"), "{}", ran.stdout);
 }

@@ -25,9 +25,9 @@ impl Lab {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value =
+        let message: Value =
             serde_json::from_str(&line).expect("run .ci/setup first: the stand-in needs the command openssl");
-        Self { folder, ports: said["ports"].clone(), child }
+        Self { folder, ports: message["ports"].clone(), child }
     }
 
     /// The file of the kubeconfig.

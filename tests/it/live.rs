@@ -28,16 +28,16 @@ fn connect(context: &str) -> Cluster {
 #[track_caller]
 fn refusal(context: &str) -> (LiveError, String) {
     let error = Cluster::connect(&lab().target(context)).expect_err("it can't be connected to");
-    let said = error.to_string();
+    let message = error.to_string();
     discreet(&error);
-    (error, said)
+    (error, message)
 }
 
 #[track_caller]
 fn discreet(error: &LiveError) {
-    let said = format!("{error} {error:?}");
-    assert!(!said.contains("sesame") && !said.contains("eyJ") && !said.contains("us:er"), "{said}");
-    assert!(!said.contains('\u{1b}'), "{said}");
+    let message = format!("{error} {error:?}");
+    assert!(!message.contains("sesame") && !message.contains("eyJ") && !message.contains("us:er"), "{message}");
+    assert!(!message.contains('\u{1b}'), "{message}");
 }
 
 fn names(cluster: &Cluster) -> Vec<&str> {
@@ -114,21 +114,23 @@ fn credentials_come_in_every_form() {
 
 #[test]
 fn credentials_that_fail_say_how() {
-    let (error, said) = refusal("stranger");
+    let (error, message) = refusal("stranger");
     assert!(
-        matches!(error, LiveError::Unauthorized { .. }) && said.contains("401") && said.contains(&lab().name("front")),
-        "{said}"
+        matches!(error, LiveError::Unauthorized { .. })
+            && message.contains("401")
+            && message.contains(&lab().name("front")),
+        "{message}"
     );
     for (context, expected) in [
         ("plugin-fails", "plugin-fails' failed (exit status: 3): no session: ***"),
         ("plugin-garbage", "plugin-garbage' printed no ExecCredential that can be read"),
         ("plugin-is-gone", "plugin-is-gone' can't be started"),
     ] {
-        let (error, said) = refusal(context);
-        assert!(matches!(error, LiveError::Exec { .. }) && said.contains(expected), "{context}: {said}");
+        let (error, message) = refusal(context);
+        assert!(matches!(error, LiveError::Exec { .. }) && message.contains(expected), "{context}: {message}");
     }
-    let (error, said) = refusal("bad-key");
-    assert!(matches!(error, LiveError::Credentials { .. }) && said.contains("client-key"), "{said}");
+    let (error, message) = refusal("bad-key");
+    assert!(matches!(error, LiveError::Credentials { .. }) && message.contains("client-key"), "{message}");
     assert!(matches!(refusal("anonymous").0, LiveError::Unauthorized { .. }));
 }
 
@@ -201,8 +203,8 @@ fn a_server_out_of_reach_is_named_with_the_reason() {
         ("no-such-host", "no-such-host.invalid:443/apis/discovery.k8s.io/v1/namespaces/default/endpointslices: "),
         ("bad-proxy", "only http:// and socks5:// proxies"),
     ] {
-        let (error, said) = refusal(context);
-        assert!(said.contains(expected), "{context}: {said}");
+        let (error, message) = refusal(context);
+        assert!(message.contains(expected), "{context}: {message}");
         assert!(error.is_unreachable() || context == "bad-proxy", "{context}: {error:?}");
     }
     // A name that the certificate is for makes it good. Of the other two only one has a certificate for its own
@@ -212,10 +214,10 @@ fn a_server_out_of_reach_is_named_with_the_reason() {
     assert!(cluster.notes()[0].contains("its certificate is for another name"), "{:?}", cluster.notes());
     let read: Vec<_> = cluster.scrape().into_iter().filter_map(Result::ok).map(|page| page.instance).collect();
     assert_eq!(read, [lab().name("b")]);
-    let (error, said) = refusal("no-such-context");
+    let (error, message) = refusal("no-such-context");
     assert!(
-        matches!(error, LiveError::UnknownContext { .. }) && said.contains("it has: lab, prefixed, other-ca"),
-        "{said}"
+        matches!(error, LiveError::UnknownContext { .. }) && message.contains("it has: lab, prefixed, other-ca"),
+        "{message}"
     );
 }
 
@@ -232,12 +234,13 @@ fn what_is_forbidden_is_said_with_the_rule_that_is_missing() {
     let cluster = connect("no-metrics");
     for page in cluster.scrape() {
         let error = page.unwrap_err();
-        let said = error.to_string();
-        assert!(matches!(error, LiveError::Forbidden { .. }), "{said}");
-        assert!(said.contains("User \"jane\" cannot get path \"/metrics\""), "{said}");
+        let message = error.to_string();
+        assert!(matches!(error, LiveError::Forbidden { .. }), "{message}");
+        assert!(message.contains("User \"jane\" cannot get path \"/metrics\""), "{message}");
         assert!(
-            said.contains("nonResourceURLs [/metrics], verbs [get]") && said.contains("kubectl create clusterrole"),
-            "{said}"
+            message.contains("nonResourceURLs [/metrics], verbs [get]")
+                && message.contains("kubectl create clusterrole"),
+            "{message}"
         );
     }
 }
@@ -260,8 +263,8 @@ fn flags_make_a_target_that_acts_as_another_user() {
         (Some("system:serviceaccount:a:b"), r#"["one","two"]"#.to_owned())
     );
     let forbidden = Cluster::connect(&Target { as_user: Some("root".to_owned()), ..lab.target("full") }).unwrap();
-    let said = forbidden.scrape().remove(0).unwrap_err().to_string();
-    assert!(said.contains("verbs [impersonate] on users"), "{said}");
+    let message = forbidden.scrape().remove(0).unwrap_err().to_string();
+    assert!(message.contains("verbs [impersonate] on users"), "{message}");
 }
 
 #[test]
@@ -310,9 +313,9 @@ fn answers_that_break_off_are_errors() {
         "{error:?}"
     );
     let error = at("/fault/500");
-    let said = error.to_string();
+    let message = error.to_string();
     discreet(&error);
-    assert!(matches!(error, LiveError::Status { code: 500, .. }) && said.contains("sent Bearer ***"), "{said}");
+    assert!(matches!(error, LiveError::Status { code: 500, .. }) && message.contains("sent Bearer ***"), "{message}");
     let error = at("/nothing-here");
     assert!(
         matches!(error, LiveError::Status { code: 404, .. }) && error.to_string().contains("could not find"),

@@ -17,8 +17,8 @@ fn in_use(path: &str) -> f64 {
     command.arg(root().join("tests/oracle/heap.py")).arg(path);
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "the oracle failed: {}", ran.stderr);
-    let told: Value = serde_json::from_str(&ran.stdout).unwrap();
-    told[path]["inuse_space"]["total"].as_f64().unwrap()
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    answer[path]["inuse_space"]["total"].as_f64().unwrap()
 }
 
 #[test]

@@ -99,12 +99,12 @@ fn what_breaks_off_is_asked_again_and_what_came_is_not() {
         good(&points),
     ]);
     let began = Instant::now();
-    let (result, told) = ask(&endpoint(&server.url), "x");
+    let (result, reported) = ask(&endpoint(&server.url), "x");
     assert_eq!(result.unwrap(), [(Series::new("mine", &[("namespace", "a")]), vec![Point { at: 0, value: 1.5 }])]);
     assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After is kept");
-    assert_eq!((told.again, told.queries, told.points, told.left_out), (4, 3, 1, 1), "{told:?}");
-    assert_eq!(told.warnings, ["a store is down"]);
-    assert!(!told.is_measured && told.heaviest == 2, "{told:?}");
+    assert_eq!((reported.again, reported.queries, reported.points, reported.left_out), (4, 3, 1, 1), "{reported:?}");
+    assert_eq!(reported.warnings, ["a store is down"]);
+    assert!(!reported.is_measured && reported.heaviest == 2, "{reported:?}");
     assert_eq!(server.asked().len(), 7);
 }
 
@@ -170,10 +170,10 @@ fn what_can_not_be_helped_is_said() {
     ] {
         let many = answers.len();
         let server = Fake::new(answers);
-        let (result, told) = ask(&endpoint(&server.url), "x");
+        let (result, reported) = ask(&endpoint(&server.url), "x");
         let error = result.unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
-        assert_eq!((server.asked().len(), told.queries), (many, 0), "{error}");
+        assert_eq!((server.asked().len(), reported.queries), (many, 0), "{error}");
     }
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = ask(&endpoint(&format!("http://{gone}")), "x").0.unwrap_err().to_string();

@@ -38,10 +38,10 @@ fn traced(args: &[&str]) -> Traced {
     command.arg(root().join("tests/oracle/reads.py")).arg(env!("CARGO_BIN_EXE_plimsoll")).args(args);
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "strace: {}; run .ci/setup first", ran.stderr);
-    let mut told: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let mut answer: Value = serde_json::from_str(&ran.stdout).unwrap();
     Traced {
-        output: told["output"].as_str().unwrap().to_owned(),
-        read: std::mem::take(told["read"].as_object_mut().unwrap()),
+        output: answer["output"].as_str().unwrap().to_owned(),
+        read: std::mem::take(answer["read"].as_object_mut().unwrap()),
     }
 }
 
@@ -64,10 +64,10 @@ fn a_report_reads_each_log_twice_and_once_more_if_the_window_moves() {
     let given = traced(&[&["report", &bundle, "-o", "json"], window.as_slice()].concat());
     // Where it is found, it may be found to begin earlier when it is known who caused it.
     let found = traced(&["report", &bundle, "-o", "json"]);
-    let passes = [&given, &found].map(|told| told.passes("/audit/"));
+    let passes = [&given, &found].map(|answer| answer.passes("/audit/"));
     assert!((2.0..=2.4).contains(&passes[0]) && (2.0..=3.4).contains(&passes[1]), "{passes:?}");
     // Pages: of all of the time, then those before the window and within it.
-    let passes = [&given, &found].map(|told| told.passes("/metrics/"));
+    let passes = [&given, &found].map(|answer| answer.passes("/metrics/"));
     assert!(passes[0] <= 2.4 && passes[1] <= 3.4, "{passes:?}");
     // A fence takes what all clients do, once for all of them, then what it would hold back, and what would have become
     // of that.
@@ -80,15 +80,15 @@ fn a_report_reads_each_log_twice_and_once_more_if_the_window_moves() {
 #[test]
 fn a_report_opens_each_database_once_and_says_what_the_commands_say() {
     let bundle = sample("list-storm");
-    let told = traced(&["report", &bundle, "-o", "json"]);
+    let answer = traced(&["report", &bundle, "-o", "json"]);
     for name in ["before.db.zst", "after.db.zst"] {
-        let (path, bytes) = told.read.iter().find(|(path, _)| path.ends_with(name)).unwrap();
+        let (path, bytes) = answer.read.iter().find(|(path, _)| path.ends_with(name)).unwrap();
         // Its begin is looked at besides, to determine what it is.
         let passes = bytes.as_f64().unwrap() / fs::metadata(path).unwrap().len() as f64;
         assert!((1.0..1.9).contains(&passes), "{name}: {passes}");
     }
     // One walk for several questions answers each as a walk of its own does.
-    let report: Value = serde_json::from_str(&told.output).unwrap();
+    let report: Value = serde_json::from_str(&answer.output).unwrap();
     for (section, words) in [
         ("etcd_usage", &["etcd", "usage"][..]),
         ("etcd_history", &["etcd", "history"]),
@@ -109,8 +109,8 @@ fn a_report_opens_each_database_once_and_says_what_the_commands_say() {
 fn two_windows_of_one_log_are_compared_in_one_pass() {
     let home = folder();
     let bundle = unpacked(home.path());
-    let told = traced(&["compare", &format!("{bundle}/audit"), "--at", "2026-11-20T09:22:00Z", "-o", "json"]);
-    let passes = told.passes("/audit/");
+    let answer = traced(&["compare", &format!("{bundle}/audit"), "--at", "2026-11-20T09:22:00Z", "-o", "json"]);
+    let passes = answer.passes("/audit/");
     assert!((1.0..=1.2).contains(&passes), "{passes}");
 }
 
@@ -124,12 +124,12 @@ fn two_windows_that_lie_far_apart_are_judged_each_by_itself() {
     let log = write(home.path(), "audit.log", january.join("\n") + "\n" + &november);
     let day = |month: &str| format!("2026-{month}-20T00:00:00Z..2026-{month}-21T00:00:00Z");
     let ran = plimsoll(&["compare", &log, "--before", &day("01"), "--after", &day("11"), "-o", "json"]);
-    let told = ran.json(0);
+    let answer = ran.json(0);
     assert_eq!(ran.stderr, "");
     let alone = traffic(&log, "verb", &["--since", "2026-01-20T00:00:00Z", "--until", "2026-01-21T00:00:00Z"]);
-    assert!(told["before"]["from"].as_str().unwrap().starts_with("2026-01-20T"), "{}", told["before"]);
-    let total = told["rows"].as_array().unwrap().iter().find(|row| row["area"] == "total" && row["metric"] == "rps");
-    let seconds = told["before"]["seconds"].as_f64().unwrap();
+    assert!(answer["before"]["from"].as_str().unwrap().starts_with("2026-01-20T"), "{}", answer["before"]);
+    let total = answer["rows"].as_array().unwrap().iter().find(|row| row["area"] == "total" && row["metric"] == "rps");
+    let seconds = answer["before"]["seconds"].as_f64().unwrap();
     let requests = total.unwrap()["before"].as_f64().unwrap() * seconds;
     assert!((requests - alone["totals"]["requests"].as_f64().unwrap()).abs() < 1.0, "{requests}, {}", alone["totals"]);
 }

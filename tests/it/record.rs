@@ -28,8 +28,9 @@ fn oracle(bundle: &str) -> Points {
     command.arg(root().join("tests/oracle/record.py")).arg(bundle);
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let told: BTreeMap<String, Vec<(i64, f64)>> = serde_json::from_str(&ran.stdout).unwrap();
-    told.into_iter()
+    let answer: BTreeMap<String, Vec<(i64, f64)>> = serde_json::from_str(&ran.stdout).unwrap();
+    answer
+        .into_iter()
         .map(|(key, points)| (key, points.into_iter().map(|(at, value)| (at * 1_000_000, value)).collect()))
         .collect()
 }

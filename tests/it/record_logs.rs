@@ -162,16 +162,16 @@ fn a_log_that_grows_and_is_rotated_is_stored_once_whoever_is_killed() {
                 .map(|word| if *word == "SOURCE" { text(source) } else { word })
                 .chain(["-o", "json"])
                 .collect();
-            let mut told = plimsoll(&words).json(0);
-            told.as_object_mut().unwrap().retain(|field, _| field != "inputs" && field != "generated_at");
-            told
+            let mut answer = plimsoll(&words).json(0);
+            answer.as_object_mut().unwrap().retain(|field, _| field != "inputs" && field != "generated_at");
+            answer
         };
         assert_eq!(ask(&store), ask(&whole), "{command:?}");
     }
     let window = ["--from", "2026-11-20T09:21:50Z", "--to", "2026-11-20T09:24:30Z"];
     let report = plimsoll(&[&["report", text(&store), "-o", "json"], &window[..]].concat());
-    let told: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{}", report.stderr));
-    assert!(told["summary"].to_string().contains("node-agent"), "{}", told["summary"]);
+    let answer: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{}", report.stderr));
+    assert!(answer["summary"].to_string().contains("node-agent"), "{}", answer["summary"]);
     // A log that goes on beside it takes the place of the parts that it reports again, not of those before.
     let again = record(&[text(&whole)], &store, KEEP);
     again.exits(0);
@@ -212,14 +212,14 @@ fn what_is_old_becomes_coarser_and_what_is_very_old_goes_and_is_not_read_again()
     assert!(parts(&store).iter().all(|part| part["tile_seconds"] == 10));
     as_it_happened(&store);
     record(&[&files[0]], &store, "10s=2d,1m=5d,10m=100d").exits(0);
-    let told = parts(&store);
-    let count = |told: &Value| told["totals"]["requests"].as_u64().unwrap();
+    let answer = parts(&store);
+    let count = |answer: &Value| answer["totals"]["requests"].as_u64().unwrap();
     let ask = || plimsoll(&["traffic", text(&store), "--by", "user", "-o", "json"]).json(0);
     assert_eq!(count(&ask()), requests);
-    let tiles: BTreeSet<i64> = told.iter().map(|part| part["tile_seconds"].as_i64().unwrap()).collect();
-    assert_eq!(tiles, BTreeSet::from([10, 60]), "{}", told.len());
+    let tiles: BTreeSet<i64> = answer.iter().map(|part| part["tile_seconds"].as_i64().unwrap()).collect();
+    assert_eq!(tiles, BTreeSet::from([10, 60]), "{}", answer.len());
     // A day is one part once all of it is old: about six of nine are.
-    assert!(told.len() < 24, "{}", told.len());
+    assert!(answer.len() < 24, "{}", answer.len());
     // Days that are older than is kept are dropped, and their logs, which lie there still, are not read again.
     as_it_happened(&store);
     for _ in 0..2 {
@@ -325,8 +325,8 @@ fn logs_are_bounded_and_two_recorders_are_one_too_many() {
         .map(|(_, own)| own["bytes"].as_u64().unwrap())
         .sum();
     assert!(bytes <= 1_000_000, "{bytes}");
-    let told = plimsoll(&["traffic", text(&store), "-o", "json"]).json(0);
-    assert!(told["window"]["to"].as_str().unwrap() > "2026-11-20T20:", "the latest stays: {}", told["window"]);
+    let answer = plimsoll(&["traffic", text(&store), "-o", "json"]).json(0);
+    assert!(answer["window"]["to"].as_str().unwrap() > "2026-11-20T20:", "the latest stays: {}", answer["window"]);
     // Whoever comes second leaves it to the first.
     let lock = fs::File::open(store.join("rollups/.writer")).unwrap();
     lock.lock().unwrap();

@@ -25,7 +25,7 @@ fn time(seconds: i64) -> String {
 }
 
 /// What a command says, without where it was read and what the moment adds.
-fn told(mut report: Value) -> Value {
+fn answer(mut report: Value) -> Value {
     for name in ["inputs", "window"] {
         report[name] = Value::Null;
     }
@@ -58,7 +58,7 @@ fn each_moment(captures: &str, command: &[&str], more: &[&str]) {
         let capture = &own["coverage"]["captures"][0];
         assert!(capture["path"].as_str().unwrap().contains(name) || capture["path"] == captures, "{capture}");
         assert!(capture["age_s"].as_f64().unwrap() >= 0.0);
-        assert_eq!(told(own), told(alone), "{command:?} at {at}: {name}");
+        assert_eq!(answer(own), answer(alone), "{command:?} at {at}: {name}");
         met.insert(name.to_owned());
     }
     assert!(met.len() > 1 && early > 0, "{met:?}");
@@ -181,8 +181,8 @@ fn read_of(trace: &Path, from: u64, below: &str) -> u64 {
     let mut command = Command::new(python());
     command.arg(root().join("tests/oracle/reads.py")).arg("--trace").arg(trace).arg(from.to_string());
     let ran = feed(command, b"");
-    let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}", ran.stderr));
-    let read = told["read"].as_object().unwrap();
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}", ran.stderr));
+    let read = answer["read"].as_object().unwrap();
     read.iter().filter(|(path, _)| path.contains(below)).map(|(_, bytes)| bytes.as_u64().unwrap()).sum()
 }
 

@@ -281,14 +281,14 @@ fn every_number_is_that_of_the_command_that_owns_it() {
         let sections = ran.json(0)["sections"].as_object().unwrap().clone();
         let least = if name == "list-storm" { 17 } else { 3 };
         assert!(sections.len() >= least, "{name}: {:?}", sections.keys());
-        for (section, told) in sections {
+        for (section, answer) in sections {
             let command: Vec<&str> =
-                told["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+                answer["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
             let alone = plimsoll(&[command.as_slice(), &["-o", "json"]].concat());
             let alone: Value =
                 serde_json::from_str(&alone.stdout).unwrap_or_else(|bad| panic!("{command:?}: {bad} {}", alone.stderr));
             for (member, value) in alone.as_object().unwrap() {
-                assert_eq!(&told[member], value, "{name} {section}: {member} of {command:?}");
+                assert_eq!(&answer[member], value, "{name} {section}: {member} of {command:?}");
             }
         }
     }
@@ -502,7 +502,7 @@ fn pseudonyms_hide_every_name() {
 
 #[test]
 fn a_quiet_window_that_is_named_has_no_culprit() {
-    let told = plimsoll(&[
+    let answer = plimsoll(&[
         "report",
         &sample("quiet"),
         "--from",
@@ -513,11 +513,11 @@ fn a_quiet_window_that_is_named_has_no_culprit() {
         "json",
     ])
     .json(0);
-    for row in told["rows"].as_array().unwrap() {
+    for row in answer["rows"].as_array().unwrap() {
         assert!(number(row, "confidence") < 0.25, "{row}");
     }
-    assert!(told["summary"][0].as_str().unwrap().contains("no likely cause found"), "{}", told["summary"]);
-    assert!(told["summary"][1].as_str().unwrap().contains("as named"), "{}", told["summary"]);
+    assert!(answer["summary"][0].as_str().unwrap().contains("no likely cause found"), "{}", answer["summary"]);
+    assert!(answer["summary"][1].as_str().unwrap().contains("as named"), "{}", answer["summary"]);
 }
 
 /// Names that objects of every cluster have.
@@ -560,21 +560,21 @@ fn loose_files_and_windows_that_are_named() {
     let (pages, database) = (sample("list-storm/metrics"), sample("list-storm/etcd/after.db.zst"));
     let [from, to] = ["2026-11-20T09:22:00Z", "2026-11-20T09:24:00Z"];
     let ran = plimsoll(&["report", &audit, &pages, &database, "--from", from, "--to", to, "-o", "json"]);
-    let told = ran.json(0);
-    let window = &told["incident"];
+    let answer = ran.json(0);
+    let window = &answer["incident"];
     assert_eq!(
         (window["given"].as_bool(), micros(&window["from"]), micros(&window["to"])),
         (Some(true), micros(&json!(from)), micros(&json!(to)))
     );
-    assert_eq!(told["coverage"]["read"], json!(["audit", "metrics", "etcd"]));
-    assert_eq!(told["rows"][0]["subject"]["agent"], "node-agent");
-    assert_eq!(told["coverage"]["lost"], json!([]), "each command is given what it can read");
+    assert_eq!(answer["coverage"]["read"], json!(["audit", "metrics", "etcd"]));
+    assert_eq!(answer["rows"][0]["subject"]["agent"], "node-agent");
+    assert_eq!(answer["coverage"]["lost"], json!([]), "each command is given what it can read");
     // With a history: forecasts.
     let history = sample("growth/history.csv.zst");
-    let told = plimsoll(&["report", &pages, "--history", &history, "-o", "json"]).json(0);
+    let answer = plimsoll(&["report", &pages, "--history", &history, "-o", "json"]).json(0);
     let alone = plimsoll(&["forecast", &history, "-o", "json"]).json(0);
     assert_eq!(
-        (&told["sections"]["forecast"]["rows"], alone["rows"].as_array().map(Vec::len)),
+        (&answer["sections"]["forecast"]["rows"], alone["rows"].as_array().map(Vec::len)),
         (&alone["rows"], Some(15))
     );
     for (args, code, says) in [
@@ -607,8 +607,8 @@ fn a_damaged_log_is_told_once() {
     let path: PathBuf = home.path().join("audit.log");
     fs::copy(sample("damage/broken-line.log"), &path).unwrap();
     let ran = plimsoll(&["report", path.to_str().unwrap(), "-o", "json"]);
-    let told = ran.json(3);
-    assert!(!told["coverage"]["lost"].as_array().unwrap().is_empty());
+    let answer = ran.json(3);
+    assert!(!answer["coverage"]["lost"].as_array().unwrap().is_empty());
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let once: BTreeSet<&&str> = lines.iter().collect();
     assert_eq!(lines.len(), once.len(), "{}", ran.stderr);

@@ -1,6 +1,6 @@
 //! Roll-ups answer `guard events`, `controllers` and what quotas refused as their logs do.
 
-use crate::rollup_files::{SAMPLES, log_and_roll_up, logs_of, rolled, said};
+use crate::rollup_files::{SAMPLES, answer_of, log_and_roll_up, logs_of, rolled};
 use crate::support::{folder, plimsoll, sample, write};
 use plimsoll::model::rollup::LATER;
 use serde_json::{Value, json};
@@ -33,13 +33,13 @@ fn operations_within_a_window_and_of_some_are_those_of_the_log() {
             &["--where", "serviceaccount=~."],
         ] {
             let command = [&["guard", "events", "SOURCE"][..], flags].concat();
-            let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+            let (of_roll, of_log) = (answer_of(&command, &roll), answer_of(&command, &log));
             assert_eq!(of_roll, of_log, "{name}: {command:?}");
             rows += of_log["rows"].as_array().unwrap().len();
         }
         for flags in [&["--since", &since, "--until", &until][..], &["--since", &since], &["--until", &until]] {
             let command = [&["controllers", "SOURCE"][..], flags].concat();
-            assert_eq!(said(&command, &roll), said(&command, &log), "{name}: {command:?}");
+            assert_eq!(answer_of(&command, &roll), answer_of(&command, &log), "{name}: {command:?}");
         }
     }
     assert!(rows > 50, "{rows}");
@@ -48,13 +48,13 @@ fn operations_within_a_window_and_of_some_are_those_of_the_log() {
 #[test]
 fn a_window_within_tiles_has_the_operations_of_the_window() {
     let (_home, log, roll) = log_and_roll_up("list-storm");
-    let all = said(&["guard", "events", "SOURCE"], &log);
+    let all = answer_of(&["guard", "events", "SOURCE"], &log);
     let at: Vec<&str> = all["rows"].as_array().unwrap().iter().map(|row| row["at"].as_str().unwrap()).collect();
     let middle = at[at.len() / 2];
     let command = ["guard", "events", "SOURCE", "--since", middle];
-    let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
-    let without_cascades = |told: &Value| -> Vec<Value> {
-        let rows = told["rows"].as_array().unwrap().iter().cloned();
+    let (of_roll, of_log) = (answer_of(&command, &roll), answer_of(&command, &log));
+    let without_cascades = |answer: &Value| -> Vec<Value> {
+        let rows = answer["rows"].as_array().unwrap().iter().cloned();
         rows.map(|mut row| {
             row.as_object_mut().unwrap().retain(|name, _| !["objects_by_resource", "objects"].contains(&name.as_str()));
             row
@@ -78,9 +78,9 @@ fn a_log_beside_a_roll_up_and_one_in_a_store_are_one() {
     fs::create_dir_all(home.path().join("other/audit")).unwrap();
     fs::rename(Path::new(&log).join("audit/apiserver-1"), home.path().join("other/audit/apiserver-1")).unwrap();
     let of = |sources: &[&str], command: &[&str]| {
-        let mut told = plimsoll(&[command, sources, &["-o", "json"]].concat()).json(0);
-        told.as_object_mut().unwrap().retain(|name, _| name != "inputs" && name != "generated_at");
-        told
+        let mut answer = plimsoll(&[command, sources, &["-o", "json"]].concat()).json(0);
+        answer.as_object_mut().unwrap().retain(|name, _| name != "inputs" && name != "generated_at");
+        answer
     };
     for command in [&["guard", "events"][..], &["controllers"]] {
         let whole = of(&[&sample("list-storm/audit")], command);
@@ -91,7 +91,7 @@ fn a_log_beside_a_roll_up_and_one_in_a_store_are_one() {
     plimsoll(&["record", "--store", &path("store"), "--once", &sample("quiet")]).exits(0);
     for command in [&["guard", "events", "SOURCE"][..], &["controllers", "SOURCE"]] {
         let alone = logs_of("quiet", home.path());
-        assert_eq!(said(command, &path("store")), said(command, &alone), "{command:?}");
+        assert_eq!(answer_of(command, &path("store")), answer_of(command, &alone), "{command:?}");
     }
     let report = plimsoll(&["report", &path("store"), "-o", "json"]).json(0);
     let sections = report["sections"].as_object().map(|all| all.keys().cloned().collect::<Vec<_>>());
@@ -106,7 +106,7 @@ fn a_log_beside_a_roll_up_and_one_in_a_store_are_one() {
 #[test]
 fn one_of_an_older_plimsoll_is_read_and_refused_where_it_lacks_tables() {
     let (home, _, roll) = log_and_roll_up("quiet");
-    let whole = said(&["clients", "SOURCE"], &roll);
+    let whole = answer_of(&["clients", "SOURCE"], &roll);
     let joined_before = home.path().join("joined-before").to_str().unwrap().to_owned();
     rolled(&[&roll], &joined_before);
     for table in LATER {
@@ -117,7 +117,7 @@ fn one_of_an_older_plimsoll_is_read_and_refused_where_it_lacks_tables() {
     manifest["tables"].as_object_mut().unwrap().retain(|name, _| !LATER.contains(&name.as_str()));
     fs::write(&name, manifest.to_string()).unwrap();
     // What it lacks is said, and the rest is the same.
-    let mut older: Value = said(&["clients", "SOURCE"], &roll);
+    let mut older: Value = answer_of(&["clients", "SOURCE"], &roll);
     let unknown = older["coverage"]["unknown"].as_array().unwrap().clone();
     assert!(unknown.iter().any(|name| name.as_str().unwrap().contains("writes")), "{unknown:?}");
     older["coverage"]["unknown"] = whole["coverage"]["unknown"].clone();
@@ -135,7 +135,7 @@ fn one_of_an_older_plimsoll_is_read_and_refused_where_it_lacks_tables() {
     rolled(&[&roll, &joined_before], &joined);
     assert!(!Path::new(&joined).join("operations.parquet").exists());
     is_refused(&joined);
-    said(&["clients", "SOURCE"], &joined);
+    answer_of(&["clients", "SOURCE"], &joined);
 }
 
 #[test]
@@ -166,12 +166,12 @@ fn what_quotas_refused_is_known_beside_a_roll_up() {
     ]});
     let captured = write(home.path(), "captured/objects.json", objects.to_string());
     let of = |source: &str, command: &[&str]| {
-        let mut told = plimsoll(&[command, &[&captured, source, "-o", "json"]].concat());
-        assert!(matches!(told.code, Some(0 | 1)), "{}", told.stderr);
-        told.code = Some(0);
-        let mut told = told.json(0);
-        told.as_object_mut().unwrap().retain(|name, _| name != "inputs" && name != "generated_at");
-        told
+        let mut answer = plimsoll(&[command, &[&captured, source, "-o", "json"]].concat());
+        assert!(matches!(answer.code, Some(0 | 1)), "{}", answer.stderr);
+        answer.code = Some(0);
+        let mut answer = answer.json(0);
+        answer.as_object_mut().unwrap().retain(|name, _| name != "inputs" && name != "generated_at");
+        answer
     };
     for command in [&["quota", "check"][..], &["quota", "propose"]] {
         assert_eq!(of(&roll, command), of(&log, command), "{command:?}");

@@ -45,13 +45,13 @@ pub(crate) fn log_and_roll_up(name: &str) -> (tempfile::TempDir, String, String)
 
 /// What a command says of a source, but for what was read.
 #[track_caller]
-pub(crate) fn said(command: &[&str], source: &str) -> Value {
+pub(crate) fn answer_of(command: &[&str], source: &str) -> Value {
     let words: Vec<&str> =
         command.iter().map(|word| if *word == "SOURCE" { source } else { word }).chain(["-o", "json"]).collect();
-    let mut told = plimsoll(&words).json(0);
-    told.as_object_mut().unwrap().remove("inputs");
-    told.as_object_mut().unwrap().remove("generated_at");
-    told
+    let mut answer = plimsoll(&words).json(0);
+    answer.as_object_mut().unwrap().remove("inputs");
+    answer.as_object_mut().unwrap().remove("generated_at");
+    answer
 }
 
 pub(crate) fn manifest(folder: &str) -> Value {
@@ -64,8 +64,8 @@ fn they_answer_as_their_logs_do() {
         let home = folder();
         let log = logs_of(name, home.path());
         let roll = home.path().join("roll").to_str().unwrap().to_owned();
-        let told = rolled(&[&log], &roll);
-        assert!(told["totals"]["events"].as_u64().unwrap() > 100, "{told}");
+        let answer = rolled(&[&log], &roll);
+        assert!(answer["totals"]["events"].as_u64().unwrap() > 100, "{answer}");
         for command in [
             &["clients", "SOURCE"][..],
             &["clients", "SOURCE", "--where", "user=~system:.*"],
@@ -77,11 +77,11 @@ fn they_answer_as_their_logs_do() {
             &["guard", "events", "SOURCE", "--kind", "delete-namespace,exec,drain,rbac-write"],
             &["controllers", "SOURCE"],
         ] {
-            let (mut of_roll, mut of_log) = (said(command, &roll), said(command, &log));
+            let (mut of_roll, mut of_log) = (answer_of(command, &roll), answer_of(command, &log));
             // Comparisons name their sources.
             for side in ["before", "after"] {
-                for told in [&mut of_roll, &mut of_log] {
-                    told.get_mut(side).and_then(Value::as_object_mut).map(|own| own.remove("source"));
+                for answer in [&mut of_roll, &mut of_log] {
+                    answer.get_mut(side).and_then(Value::as_object_mut).map(|own| own.remove("source"));
                 }
             }
             assert_eq!(of_roll, of_log, "{name}: {command:?}");
@@ -93,14 +93,14 @@ fn they_answer_as_their_logs_do() {
         // Where the log itself is there, it is read.
         let both = home.path().join(name).join("roll");
         fs::rename(&roll, &both).unwrap();
-        let told = plimsoll(&["clients", &log, "-o", "json"]).json(0);
-        let kinds: Vec<&Value> = told["inputs"].as_array().unwrap().iter().map(|input| &input["kind"]).collect();
+        let answer = plimsoll(&["clients", &log, "-o", "json"]).json(0);
+        let kinds: Vec<&Value> = answer["inputs"].as_array().unwrap().iter().map(|input| &input["kind"]).collect();
         assert!(!kinds.is_empty() && kinds.iter().all(|kind| **kind == "audit"), "{name}: {kinds:?}");
     }
 }
 
 /// Rows without what a roll-up does not know of them.
-fn rows(told: &Value, dims: &[&str]) -> Vec<Value> {
+fn rows(answer: &Value, dims: &[&str]) -> Vec<Value> {
     let without = |row: &Value| {
         let mut row = row.clone();
         let own = row.as_object_mut().unwrap();
@@ -109,7 +109,7 @@ fn rows(told: &Value, dims: &[&str]) -> Vec<Value> {
         assert!(dims.iter().all(|dim| own.contains_key(*dim)), "{own:?}");
         row
     };
-    let mut all: Vec<Value> = told["rows"].as_array().unwrap().iter().map(without).collect();
+    let mut all: Vec<Value> = answer["rows"].as_array().unwrap().iter().map(without).collect();
     all.sort_by_key(Value::to_string);
     all
 }
@@ -129,7 +129,7 @@ fn traffic_by_what_they_keep_is_that_of_the_log() {
             ("minute", &["--where", "verb=get"]),
         ] {
             let command = [&["traffic", "SOURCE", "--top", "0", "--by", by][..], conditions].concat();
-            let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+            let (of_roll, of_log) = (answer_of(&command, &roll), answer_of(&command, &log));
             let dims: Vec<&str> = by.split(',').collect();
             assert_eq!(rows(&of_roll, &dims), rows(&of_log, &dims), "{name}: {command:?}");
             for field in ["requests", "open", "errors", "client_errors", "throttled", "p50_ms", "p99_ms", "max_ms"] {
@@ -138,12 +138,12 @@ fn traffic_by_what_they_keep_is_that_of_the_log() {
         }
         // Where arrivals are known by second, so are peaks.
         let command = ["traffic", "SOURCE", "--top", "0", "--by", "agent,resource"];
-        let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+        let (of_roll, of_log) = (answer_of(&command, &roll), answer_of(&command, &log));
         assert_eq!(of_roll["rows"], of_log["rows"], "{name}");
         assert_eq!(of_roll["totals"], of_log["totals"], "{name}");
         // And in time.
         let command = ["traffic", "SOURCE", "--by", "verb", "--series", "--interval", "30s", "--where", "verb!=watch"];
-        assert_eq!(rows(&said(&command, &roll), &["verb"]), rows(&said(&command, &log), &["verb"]), "{name}");
+        assert_eq!(rows(&answer_of(&command, &roll), &["verb"]), rows(&answer_of(&command, &log), &["verb"]), "{name}");
     }
 }
 
@@ -157,15 +157,15 @@ fn a_window_is_taken_in_whole_tiles_and_that_is_said() {
     let (since, until) = ("2026-11-20T09:22:00Z", "2026-11-20T09:24:30Z");
     let (of_roll, of_log) = (ask(&roll, since, until), ask(&log, since, until));
     assert!(!of_roll.stderr.contains("whole tiles"), "{}", of_roll.stderr);
-    let (told, expected) = (of_roll.json(0), of_log.json(0));
-    let counts = |told: &Value| -> Vec<(String, Value)> {
-        let rows = rows(told, &["verb", "resource"]).into_iter();
+    let (answer, expected) = (of_roll.json(0), of_log.json(0));
+    let counts = |answer: &Value| -> Vec<(String, Value)> {
+        let rows = rows(answer, &["verb", "resource"]).into_iter();
         rows.map(|row| (format!("{} {}", row["verb"], row["resource"]), row["requests"].clone())).collect()
     };
-    assert_eq!(counts(&told), counts(&expected));
+    assert_eq!(counts(&answer), counts(&expected));
     let off = ask(&roll, "2026-11-20T09:22:03Z", "2026-11-20T09:24:21Z");
-    let said = "2026-11-20T09:22:00Z to 2026-11-20T09:24:30Z instead of the requested window";
-    assert!(off.stderr.contains(said), "{}", off.stderr);
+    let answer_of = "2026-11-20T09:22:00Z to 2026-11-20T09:24:30Z instead of the requested window";
+    assert!(off.stderr.contains(answer_of), "{}", off.stderr);
     assert_eq!(counts(&off.json(0)), counts(&expected));
     // What does not reach to the ends of the window is not wider than that.
     let wide = ask(&roll, "2026-11-20T09:00:03Z", "2026-11-20T10:00:03Z");
@@ -187,10 +187,10 @@ fn parts_of_each_apiserver_make_the_whole() {
         })
         .collect();
     let ask = |sources: &[&str]| {
-        let mut told =
+        let mut answer =
             plimsoll(&[&["traffic"], sources, &["--by", "instance,verb,code", "-o", "json"]].concat()).json(0);
-        told["totals"].as_object_mut().unwrap().remove("peak_rps");
-        (rows(&told, &["instance"]), told["totals"].clone())
+        answer["totals"].as_object_mut().unwrap().remove("peak_rps");
+        (rows(&answer, &["instance"]), answer["totals"].clone())
     };
     let of_parts = ask(&[&parts[0], &parts[1]]);
     assert_eq!(of_parts, ask(&[&whole]));
@@ -235,10 +235,10 @@ json.dump(own, open(made / "manifest.json", "w"))
     let ran = feed(hermetic(convert, home.path()), b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for command in [&["clients", "SOURCE"][..], &["balance", "SOURCE"], &["traffic", "SOURCE", "--by", "agent"]] {
-        let (mut of_sql, mut of_log) = (said(command, &made), said(command, &log));
+        let (mut of_sql, mut of_log) = (answer_of(command, &made), answer_of(command, &log));
         // How often audit ids repeat is taken from the manifest alone.
-        for told in [&mut of_sql, &mut of_log] {
-            told["coverage"].as_object_mut().unwrap().remove("repeated_audit_ids");
+        for answer in [&mut of_sql, &mut of_log] {
+            answer["coverage"].as_object_mut().unwrap().remove("repeated_audit_ids");
         }
         assert_eq!(of_sql, of_log, "{command:?}");
     }
@@ -316,9 +316,9 @@ fn parts_that_follow_one_another_are_the_whole() {
             rolled(&sources, &together);
             let joined = manifest(&together);
             for field in ["tables", "first", "last", "late_events", "open_requests", "repeated_audit_ids"] {
-                let fields = |told: &Value| match told[field].as_object() {
+                let fields = |answer: &Value| match answer[field].as_object() {
                     Some(all) => all.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-                    None => vec![(field.to_owned(), told[field].clone())],
+                    None => vec![(field.to_owned(), answer[field].clone())],
                 };
                 for (joined, whole) in fields(&joined).into_iter().zip(fields(&whole)) {
                     // What parts can't know of one another: turns between writes of different parts, and of a minute
@@ -332,21 +332,21 @@ fn parts_that_follow_one_another_are_the_whole() {
                 }
             }
             for command in [&["clients", "SOURCE"][..], &["guard", "events", "SOURCE"], &["controllers", "SOURCE"]] {
-                assert_eq!(said(command, &together), said(command, &path("log")), "{cuts:?}: {command:?}");
+                assert_eq!(answer_of(command, &together), answer_of(command, &path("log")), "{cuts:?}: {command:?}");
             }
             // As they lie there, too.
             for command in [&["guard", "events"][..], &["controllers"]] {
                 let words = [command, sources.as_slice(), &["-o", "json"]].concat();
-                let mut told = plimsoll(&words).json(0);
-                told.as_object_mut().unwrap().retain(|name, _| name != "inputs" && name != "generated_at");
-                assert_eq!(told, said(&[command, &["SOURCE"]].concat(), &path("log")), "{cuts:?}: {command:?}");
+                let mut answer = plimsoll(&words).json(0);
+                answer.as_object_mut().unwrap().retain(|name, _| name != "inputs" && name != "generated_at");
+                assert_eq!(answer, answer_of(&[command, &["SOURCE"]].concat(), &path("log")), "{cuts:?}: {command:?}");
             }
         }
     }
 }
 
 #[test]
-fn what_they_do_not_hold_is_refused_with_what_would_tell() {
+fn what_they_do_not_hold_is_refused_with_what_would_answer() {
     let (_home, log, roll) = log_and_roll_up("list-storm");
     let roll = roll.as_str();
     for (command, words) in [
@@ -357,7 +357,7 @@ fn what_they_do_not_hold_is_refused_with_what_would_tell() {
         (&["traffic", roll, "--by", "name"], "do not keep name"),
         (&["traffic", roll, "--by", "verb", "--where", "source-ip=10.0.0.1"], "do not keep source-ip"),
         (&["traffic", roll, "--series", "--interval", "15s"], "use a multiple"),
-        (&["clients", roll, "--where", "resource=pods"], "or give the log itself"),
+        (&["clients", roll, "--where", "resource=pods"], "name the log itself"),
         (&["rollup", &log, "--to", roll], "not empty"),
     ] {
         let ran: Ran = plimsoll(command);
@@ -370,8 +370,8 @@ fn what_they_do_not_hold_is_refused_with_what_would_tell() {
     // A report says which of its parts are missing, and has the others.
     let report = plimsoll(&["report", roll, "-o", "json"]);
     report.did_not_panic();
-    let told: Value = serde_json::from_str(&report.stdout).unwrap();
-    assert!(told["summary"].to_string().contains("node-agent"), "{}", told["summary"]);
+    let answer: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert!(answer["summary"].to_string().contains("node-agent"), "{}", answer["summary"]);
 }
 
 #[test]
@@ -447,18 +447,18 @@ fn folded_rows_keep_the_sums() {
     let roll = home.path().join("roll").to_str().unwrap().to_owned();
     rolled(&[&log], &roll);
     let command = ["traffic", "SOURCE", "--by", "agent", "--top", "0"];
-    let (of_roll, of_log) = (said(&command, &roll), said(&command, &log));
+    let (of_roll, of_log) = (answer_of(&command, &roll), answer_of(&command, &log));
     assert!(of_roll["coverage"]["folded_requests"].as_u64().unwrap() > 0, "{}", of_roll["coverage"]);
     for field in ["requests", "open", "errors", "throttled", "peak_rps", "p50_ms", "p90_ms", "p99_ms", "max_ms"] {
         assert_eq!(of_roll["totals"][field], of_log["totals"][field], "{field}");
     }
     // Nobody has more than the log says, and all together as much.
-    let by_agent = |told: &Value| -> std::collections::BTreeMap<String, u64> {
-        let rows = told["rows"].as_array().unwrap().iter();
+    let by_agent = |answer: &Value| -> std::collections::BTreeMap<String, u64> {
+        let rows = answer["rows"].as_array().unwrap().iter();
         rows.map(|row| (row["agent"].as_str().unwrap().to_owned(), row["requests"].as_u64().unwrap())).collect()
     };
     let (kept, all) = (by_agent(&of_roll), by_agent(&of_log));
     assert_eq!(kept.values().sum::<u64>(), all.values().sum::<u64>());
     assert!(kept.iter().filter(|(agent, _)| *agent != "(other)").all(|(agent, count)| *count <= all[agent]));
-    assert_eq!(said(&["clients", "SOURCE"], &roll), said(&["clients", "SOURCE"], &log));
+    assert_eq!(answer_of(&["clients", "SOURCE"], &roll), answer_of(&["clients", "SOURCE"], &log));
 }

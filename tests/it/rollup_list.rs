@@ -232,8 +232,8 @@ fn asked(command: &str, words: &[&str], source: &str, values: &[String; 4]) -> R
 }
 
 /// Removes fields wherever they are.
-fn without(told: &mut Value, fields: &[&str]) {
-    match told {
+fn without(reported: &mut Value, fields: &[&str]) {
+    match reported {
         Value::Object(all) => {
             all.retain(|name, _| !fields.contains(&name.as_str()));
             all.values_mut().for_each(|value| without(value, fields));
@@ -289,10 +289,10 @@ fn each_command_and_flag_answers_as_the_list_says() {
             }
             let [mut of_roll, mut of_log] =
                 [of_roll, of_log].map(|ran| serde_json::from_str::<Value>(&ran.stdout).unwrap());
-            for told in [&mut of_roll, &mut of_log] {
-                without(told, &["inputs", "generated_at", "source", "late_events"]);
+            for reported in [&mut of_roll, &mut of_log] {
+                without(reported, &["inputs", "generated_at", "source", "late_events"]);
                 if let But(fields) = answer {
-                    without(told, fields);
+                    without(reported, fields);
                 }
             }
             // Of a window the log knows what began in it alone; what is left is approximate.

@@ -126,9 +126,9 @@ fn a_bundle_gives_limits_refusals_and_profiles() {
     });
     for (name, row) in &pages[1] {
         let ours = level(&report, name);
-        let told = |at: usize| row[at].parse::<u64>().unwrap();
-        assert_eq!((count(ours, "dispatched_total"), count(ours, "rejected_total")), (told(6), told(7)), "{name}");
-        assert_eq!(count(ours, "refused"), told(7) - pages[0][name][7].parse::<u64>().unwrap(), "{name}");
+        let answer = |at: usize| row[at].parse::<u64>().unwrap();
+        assert_eq!((count(ours, "dispatched_total"), count(ours, "rejected_total")), (answer(6), answer(7)), "{name}");
+        assert_eq!(count(ours, "refused"), answer(7) - pages[0][name][7].parse::<u64>().unwrap(), "{name}");
         // The level had no request a tenth of a second before, and has one on the page of requests.
         assert_eq!(ours["state"] == "idle", row[2] == "true" && name != "tenants", "{name} {ours}");
     }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 struct Serving {
     child: Child,
     address: String,
-    said: std::sync::Arc<std::sync::Mutex<String>>,
+    stderr_text: std::sync::Arc<std::sync::Mutex<String>>,
     _home: tempfile::TempDir,
 }
 
@@ -39,20 +39,21 @@ impl Serving {
                 break rest.split(';').next().unwrap().to_owned();
             }
         };
-        let said = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-        let own = std::sync::Arc::clone(&said);
+        let stderr_text = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+        let own = std::sync::Arc::clone(&stderr_text);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 own.lock().unwrap().push_str(&(line + "\n"));
             }
         });
-        Self { child, address, said, _home: home }
+        Self { child, address, stderr_text, _home: home }
     }
 
     /// Status, headers and body of a request that is sent as it is.
     fn raw(&self, head: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
         let connected = TcpStream::connect(&self.address);
-        let mut stream = connected.unwrap_or_else(|error| panic!("{error}; said: {}", self.said.lock().unwrap()));
+        let mut stream =
+            connected.unwrap_or_else(|error| panic!("{error}; said: {}", self.stderr_text.lock().unwrap()));
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         write!(stream, "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{length}\r\n").unwrap();
@@ -92,7 +93,11 @@ impl Serving {
             if done(&series) {
                 return series;
             }
-            assert!(began.elapsed() < PATIENCE, "it never came; said: {}; {series:?}", self.said.lock().unwrap());
+            assert!(
+                began.elapsed() < PATIENCE,
+                "it never came; said: {}; {series:?}",
+                self.stderr_text.lock().unwrap()
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }

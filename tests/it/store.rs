@@ -33,9 +33,9 @@ fn duckdb_reads_the_same_from_the_sealed_files() {
     command.arg(root().join("tests/oracle/store.py")).args([&store, &csv]);
     let ran = feed(command, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let told: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(told["faults"], Value::Array(Vec::new()), "{told}");
-    assert!(told["days"].as_u64().unwrap() >= 200 && told["points"].as_u64().unwrap() > 50_000, "{told}");
+    let reported: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(reported["faults"], Value::Array(Vec::new()), "{reported}");
+    assert!(reported["days"].as_u64().unwrap() >= 200 && reported["points"].as_u64().unwrap() > 50_000, "{reported}");
     // Once more the same, as Parquet of the store itself: nothing new.
     let before = points(&store);
     let mut sealed: Vec<_> =

@@ -380,14 +380,14 @@ fn without_a_kubeconfig_or_the_right_to_read() {
     let ran = ask(&lab, "no-metrics", &["--every", "300ms", "--for", "1s"]);
     assert!(ran.exits(3).stdout.is_empty(), "{}", ran.stdout);
     for server in ["a", "b"] {
-        let told: Vec<&str> =
+        let warnings: Vec<&str> =
             ran.stderr.lines().filter(|line| line.contains(&format!("{}/metrics: 403", lab.name(server)))).collect();
-        assert_eq!(told.len(), 1, "told once: {}", ran.stderr);
+        assert_eq!(warnings.len(), 1, "told once: {}", ran.stderr);
         assert!(
-            told[0].contains("nonResourceURLs [/metrics], verbs [get]")
-                && told[0].contains("kubectl create clusterrole"),
+            warnings[0].contains("nonResourceURLs [/metrics], verbs [get]")
+                && warnings[0].contains("kubectl create clusterrole"),
             "{}",
-            told[0]
+            warnings[0]
         );
     }
     let ran = ask(&lab, "stranger", &[]);

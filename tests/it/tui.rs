@@ -19,7 +19,7 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
     assert!(words.join(" ").contains("node-agent (monitoring:node-agent) sent"), "{text}");
     screen.keys(&["2"]);
     let text = screen.shows("traffic (");
-    let told = plimsoll(&[
+    let answer = plimsoll(&[
         "traffic",
         &storm,
         "--by",
@@ -31,8 +31,8 @@ fn a_bundle_is_replayed_looked_into_filtered_exported_and_left() {
         "-o",
         "json",
     ]);
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    let rows = told["rows"].as_array().unwrap();
+    let answer: Value = serde_json::from_str(&answer.stdout).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
     assert!(text.contains(&format!("traffic ({})", rows.len())), "{} rows: {text}", rows.len());
     screen.keys(&["Enter"]);
     screen.shows("by user where verb=create and resource=events");
@@ -250,9 +250,9 @@ fn a_log_that_is_written_is_followed_and_saved() {
     screen.keys(&["C-u"]);
     screen.line(bundle.to_str().unwrap());
     screen.shows("written: ");
-    let told = plimsoll(&["traffic", bundle.to_str().unwrap(), "-o", "json"]).json(0);
+    let answer = plimsoll(&["traffic", bundle.to_str().unwrap(), "-o", "json"]).json(0);
     assert_eq!(done.len(), 3_000);
-    assert_eq!(told["totals"]["requests"], 3_000, "what was seen live can be read again");
+    assert_eq!(answer["totals"]["requests"], 3_000, "what was seen live can be read again");
     // What clients sent stays behind.
     let found = Command::new("grep").args(["-rl", "c2VjcmV0LXdvcmQ"]).arg(&bundle).output().unwrap();
     assert_eq!((found.status.code(), found.stdout.len()), (Some(1), 0), "bodies are in the bundle");

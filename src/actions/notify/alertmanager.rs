@@ -90,8 +90,8 @@ impl Alertmanager {
     fn labels(&self, own: &[(&str, &str)]) -> Map<String, Value> {
         let mut labels: Map<String, Value> =
             self.labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
-        let said = own.iter().filter(|(_, value)| !value.is_empty());
-        said.for_each(|(name, value)| drop(labels.insert((*name).to_owned(), (*value).into())));
+        let present = own.iter().filter(|(_, value)| !value.is_empty());
+        present.for_each(|(name, value)| drop(labels.insert((*name).to_owned(), (*value).into())));
         labels
     }
 

@@ -37,7 +37,7 @@ pub fn seal(store: &Store, now: Micros, writer: Option<&mut Writer>) -> Result<S
     let Some(_lock) = exclusive(store)? else { return Ok(Sealed { is_busy: true, ..sealed }) };
     clean(&store.list()?)?;
     loop {
-        // Anew for each day: sealing one changes what its neighbours are read from.
+        // Again for each day: sealing one changes what its neighbours are read from.
         let listing = store.list()?;
         let after = sealed.days.last().copied().unwrap_or(i32::MIN);
         let mut held: Vec<(PathBuf, File)> = Vec::new();

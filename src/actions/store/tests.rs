@@ -217,7 +217,7 @@ fn damage_is_told_costs_no_more_than_it_hits_and_never_panics() {
     let names = |end: &str| files.iter().filter(|path| path.extension().is_some_and(|own| own == end)).count();
     assert_eq!((names("parquet"), names("index"), names("wal")), (4, 4, 1));
     let whole = expected(&truth, (FIRST, FIRST + 3));
-    let mut told = 0;
+    let mut reported = 0;
     for path in files
         .iter()
         .filter(|path| ["parquet", "index", "wal"].iter().any(|end| path.extension().is_some_and(|own| own == *end)))
@@ -241,7 +241,7 @@ fn damage_is_told_costs_no_more_than_it_hits_and_never_panics() {
                     path.display()
                 );
             }
-            told += usize::from(!losses.is_empty() || !more.is_empty());
+            reported += usize::from(!losses.is_empty() || !more.is_empty());
             for (series, points) in &kept {
                 assert!(
                     points.iter().all(|(at, value)| truth[series].get(at) == Some(value)),
@@ -266,7 +266,7 @@ fn damage_is_told_costs_no_more_than_it_hits_and_never_panics() {
         }
         std::fs::write(path, &good).unwrap();
     }
-    assert!(told > 200, "only {told} of 360 damages were told");
+    assert!(reported > 200, "only {reported} of 360 damages were told");
     agrees(&store, &truth);
 }
 
@@ -376,7 +376,7 @@ fn old_points_go_before_old_days_and_the_size_is_kept() {
     let left: Vec<Day> = whole.into_values().flatten().filter(|day| day.day >= FIRST + 20).collect();
     assert_eq!(found.into_values().flatten().collect::<Vec<_>>(), left);
     assert_eq!(points(&store).0.values().flatten().count(), 14 * 200);
-    // A late sample of a day whose points are gone changes nothing of what is known.
+    // A late sample of a day without single points changes nothing.
     append(&mut writer, &mut Truth::new(), &[(1, start(FIRST + 22), 1e9)]);
     seal(&store, now, Some(&mut writer)).unwrap();
     let (found, _) = days(&store, &all());

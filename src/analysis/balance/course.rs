@@ -93,14 +93,14 @@ impl Fleet {
         // With the first requests of all of them the cluster itself began.
         let within =
             starts.filter(|(_, at)| *at > self.window.0 + FIRST && *at < self.window.1 && self.instances.len() > 1);
-        let told = within.map(|(name, at)| {
+        let reported = within.map(|(name, at)| {
             let behind: Vec<(i64, f64)> =
                 self.shares(name).into_iter().filter(|(piece, _)| *piece * SECOND >= at).collect();
             let back = behind.windows(MIN_INTERVALS).find(|three| three.iter().all(|(_, share)| *share >= even));
             let recovered = back.map(|three| ((three[0].0 + self.piece) * SECOND - at) as f64 / SECOND as f64);
             Restart { instance: name.clone(), at, recovered }
         });
-        told.collect()
+        reported.collect()
     }
 }
 

@@ -109,7 +109,7 @@ pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
         ..Table::default()
     };
     let mut instances = table("instances", "", &INSTANCE);
-    let mut clients = table("clients", "Clients that load the busiest apiserver more than evenly", &CLIENT);
+    let mut clients = table("clients", "Clients that send more than an even share to the busiest apiserver", &CLIENT);
     let mut chances = table(
         "goaway",
         "Expected effect of --goaway-chance (with a load balancer that spreads new connections)",
@@ -300,8 +300,8 @@ fn add_chances(
                 .to_owned()
         }
         Some(chance) => format!(
-            "to rebalance\t--goaway-chance={chance} (expected within {within}, {} reconnects per second{at_best}); or \
-             restart the clients below",
+            "to rebalance\tset --goaway-chance={chance} on the kube-apiservers (even within {within}, {} reconnects \
+             per second{at_best}); or restart the clients below",
             significant(chance * model.rate())
         ),
         None => format!(
@@ -365,7 +365,7 @@ fn lead(report: &mut Report, fleet: &Fleet) {
     let since = match fleet.since(busiest) {
         Some(since) if is_even_now(fleet) => format!("{}. It is even now", since_text(&since)),
         Some(since) => since_text(&since),
-        None => format!("the start of what was read, {}", clock(fleet.window.0)),
+        None => format!("the start of the data, {}", clock(fleet.window.0)),
     };
     report.lead.push(format!("since\t{since}"));
     for restart in fleet.restarts() {

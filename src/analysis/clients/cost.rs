@@ -131,8 +131,8 @@ impl SizeContext {
         self.snapshot.is_some() || !self.metrics.stored.is_empty()
     }
 
-    /// What one LIST of this row returns, and how that is known; `None` where nothing shows, or it is no LIST that was
-    /// answered.
+    /// What one LIST of this row returns, and how that is known; `None` if nothing shows it, or for requests other than
+    /// answered LISTs.
     pub fn of_list(&self, cluster: &str, row: &TrafficRow<'_>) -> Option<(Size, Origin)> {
         if row.verb != "list" || row.code.is_some_and(|code| code >= 400) {
             return None;

@@ -326,7 +326,7 @@ fn for_people(table: &Table, shown: usize) -> Table {
 
 /// Who falls out, and proposals, as sentences; those of several instances once.
 fn sentences(table: &Table) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     let at = |name: &str| table.column(name).unwrap_or_default();
     for row in &table.rows {
         let texts = |name: &str| match &row[at(name)] {
@@ -355,11 +355,11 @@ fn sentences(table: &Table) -> Vec<String> {
             );
         }
         sentence += &format!("What to do: {}.", proposals.join("; "));
-        if !told.contains(&sentence) {
-            told.push(sentence);
+        if !reported.contains(&sentence) {
+            reported.push(sentence);
         }
     }
-    told
+    reported
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ const METRICS: [Metric; 3] = [Metric::ClientRequests, Metric::ClientDuration, Me
 pub fn calls(facts: &Facts) -> Vec<Calls> {
     let of = facts
         .sliced(&METRICS, |_, fact| (!facts.instances[fact.instance].component.is_store()).then_some(fact.instance));
-    let told = of.into_iter().map(|(instance, slice)| {
+    let reported = of.into_iter().map(|(instance, slice)| {
         let with = |accept: fn(&str) -> bool| {
             slice
                 .of(Metric::ClientRequests)
@@ -54,5 +54,5 @@ pub fn calls(facts: &Facts) -> Vec<Calls> {
             requests: with(|_| true),
         }
     });
-    told.filter(|calls| calls.requests > 0.0).collect()
+    reported.filter(|calls| calls.requests > 0.0).collect()
 }

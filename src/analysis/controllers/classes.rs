@@ -121,8 +121,8 @@ fn kind(scheduler: &str, of: &[(&Pod, &Waiting)]) -> Kind {
     let controllers = of
         .iter()
         .map(|(pod, _)| pod.controller.as_ref().map_or_else(String::new, |(kind, name)| format!("{kind}/{name}")));
-    let said = of.iter().map(|(_, waiting)| (waiting.reason.clone(), waiting.message.clone()));
-    let (reason, message) = most(said);
+    let messages = of.iter().map(|(_, waiting)| (waiting.reason.clone(), waiting.message.clone()));
+    let (reason, message) = most(messages);
     Kind {
         scheduler: scheduler.to_owned(),
         pods: of.len() as u64,

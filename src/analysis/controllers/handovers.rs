@@ -156,7 +156,7 @@ pub fn write(event: &Timed<'_, '_>) -> Option<(String, String, Run)> {
     let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
     // What came of it says more than what was asked for, which may be a patch; but a label is no renewal.
     let asked = if e.verb.is("patch") { patched(e.request_body) } else { holder(e.request_body) };
-    let said = match (asked, holder(e.response_body)) {
+    let named = match (asked, holder(e.response_body)) {
         (HolderField::Else, _) => return None,
         (_, HolderField::Holder(holder)) | (HolderField::Holder(holder), _) => Some(holder),
         _ => None,
@@ -167,8 +167,8 @@ pub fn write(event: &Timed<'_, '_>) -> Option<(String, String, Run)> {
     } else {
         text(e.name)
     };
-    let is_released = said.as_deref() == Some("");
-    let identity = said.map(|said| cut(&said).into_owned()).unwrap_or_default();
+    let is_released = named.as_deref() == Some("");
+    let identity = named.map(|named| cut(&named).into_owned()).unwrap_or_default();
     let holder =
         Holder { identity, user: text(e.user), agent: cut(&e.agent_product()).into_owned(), source: text(e.source) };
     let lasts = lasts(e.response_body).or_else(|| lasts(e.request_body));

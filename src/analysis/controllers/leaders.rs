@@ -33,7 +33,7 @@ pub fn elections(facts: &Facts) -> BTreeMap<(String, String), Elected> {
     };
     for (key, claims) in claims {
         let newest = claims.iter().map(|claim| facts.instances[*claim].to).max().unwrap_or_default();
-        // Of two that claim to lead the one that was not seen any more is gone; so is who was not seen for three pages
+        // Of two that claim to lead the one that is no longer seen has ended; so is who was not seen for three pages
         // of others.
         let is_there = |claim: &usize| {
             let instance = &facts.instances[*claim];

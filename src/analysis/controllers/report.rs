@@ -168,12 +168,12 @@ fn lead(
         ));
     }
     if !waiting.is_empty() {
-        let told: Vec<String> =
+        let reported: Vec<String> =
             waiting.iter().filter_map(|queue| Some(format!("{} {}", queue.pods?, queue.queue))).collect();
         let placed = placed_ms(&read.facts)
             .1
             .map(|p99| format!("; a pod is placed within {} of being seen (p99)", duration((p99 * 1e3) as Micros)));
-        report.lead.push(format!("pending pods\t{}{}", told.join(", "), placed.unwrap_or_default()));
+        report.lead.push(format!("pending pods\t{}{}", reported.join(", "), placed.unwrap_or_default()));
     }
     if let Some(classes) = &read.classes {
         report.lead.push(format!("kinds\t{}", kinds(classes)));

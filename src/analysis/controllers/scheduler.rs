@@ -37,7 +37,7 @@ pub struct Waiting {
     pub queue: String,
     /// Pods, on the last page of who leads.
     pub pods: Option<f64>,
-    /// Page by page, of who led then.
+    /// Page by page, of the leader at that time.
     pub course: Course,
     /// Pods that came in each second, on average over what all of them are known for.
     pub incoming_per_s: Option<f64>,

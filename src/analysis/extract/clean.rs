@@ -249,7 +249,7 @@ fn pod(object: &mut Object, comments: &mut Vec<String>) {
     for name in stale {
         spec.shift_remove(name);
     }
-    // Volumes with the account's token, which admission adds: old ones name a Secret that is gone.
+    // Volumes with the account's token, which admission adds: old ones name a Secret that no longer exists.
     let mut tokens = Vec::new();
     if let Some(Value::Array(volumes)) = spec.get_mut("volumes") {
         volumes.retain(|volume| {

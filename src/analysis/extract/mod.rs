@@ -46,7 +46,7 @@ pub enum Reason {
     Finished,
     /// The control plane makes it.
     ControlPlane,
-    /// It is no object of the API.
+    /// Not an object of the API.
     Internal,
     /// A Secret, and those are not wanted.
     Secret,

@@ -33,7 +33,7 @@ pub enum RequestTarget<'q> {
         /// Namespace, or empty.
         namespace: &'q str,
     },
-    /// A path that is no resource.
+    /// A path that is not a resource.
     Path {
         verb: &'q str,
         /// The path, unescaped, without query.

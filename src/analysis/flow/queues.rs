@@ -306,7 +306,7 @@ impl Level {
     }
 }
 
-/// The hand of queues that a flow is dealt: digits of its number, in a base that shrinks with each card that is gone.
+/// The hand of queues that a flow is dealt: digits of its number, in a base that shrinks with each card that is dealt.
 fn hand(mut flow: u64, queues: usize, hand_size: usize) -> Vec<usize> {
     let mut cards: Vec<usize> = Vec::with_capacity(hand_size);
     for dealt in 0..hand_size.min(queues) {

@@ -13,7 +13,7 @@ pub struct Profile {
 /// A share of the level below which no season goes: dividing by less would let models run away.
 const LEAST_SHARE: f64 = 0.05;
 
-/// A value that is so many times the level is taken for this one: it is no season.
+/// A value that is so many times the level is taken for this one: it is not a season.
 const MOST_SHARE: f64 = 10.0;
 
 /// The pattern of the known values: by how much phases of each season differ from a moving mean over the longest.

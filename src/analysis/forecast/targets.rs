@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub const OTHERS: &str = "(others)";
 /// Parts of a sum that are named: so many of the largest, and so many of those that grew most.
 const NAMED: usize = 25;
-/// A part that says nothing for longer than this is gone; within it its last value stands.
+/// A source without a sample for longer than this has ended; until then its last value holds.
 const STANDS: Micros = DAY;
 /// etcd's own quota where `--quota-backend-bytes` is not set (etcd, server/storage/quota.go: DefaultQuotaBytes).
 const ETCD_DEFAULT: f64 = 2.0 * 1024.0 * 1024.0 * 1024.0;
@@ -266,7 +266,7 @@ impl SeriesLimits {
         }
     }
 
-    /// What nodes can hold together. One that has said nothing for a day is gone.
+    /// Capacity of all nodes. A node without a sample for a day no longer exists.
     fn allocatable(&self, resource: &str) -> Option<(f64, String)> {
         let nodes = self.nodes.get(resource)?;
         let latest = nodes.iter().map(|(at, _)| *at).max()?;

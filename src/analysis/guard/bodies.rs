@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(binding("ClusterRole", "view", bot), "view to ci:bot");
         let everyone = r#"{"kind":"Group","name":"system:authenticated"}"#;
         assert_eq!(binding("ClusterRole", "view", everyone), "grants view to system:authenticated");
-        for (rule, told) in [
+        for (rule, reported) in [
             (
                 r#"{"verbs":["*"],"resources":["*"],"apiGroups":["*"]}"#,
                 "grants everything to every holder of this \
@@ -265,8 +265,8 @@ mod tests {
             (r#"{"verbs":["bind"],"resources":["y"],"apiGroups":["x.io"]}"#, ""),
             (r#"{"verbs":["get"],"resources":["*"],"apiGroups":["*"]}"#, ""),
         ] {
-            assert_eq!(of("create", &format!(r#"{{"rules":[{rule}]}}"#), ""), told);
-            assert_eq!(of("patch", &format!(r#"[{{"op":"add","path":"/rules/-","value":{rule}}}]"#), ""), told);
+            assert_eq!(of("create", &format!(r#"{{"rules":[{rule}]}}"#), ""), reported);
+            assert_eq!(of("patch", &format!(r#"[{{"op":"add","path":"/rules/-","value":{rule}}}]"#), ""), reported);
         }
         // Patches say to whom; to what, if at all, the answer.
         let (merged, step) =

@@ -102,11 +102,11 @@ mod tests {
 
     fn of(operations: Vec<Notable>) -> Vec<(&'static str, u64, u64, u64, u64)> {
         let around = Around { gone: &HashMap::new(), removed: None, seen: &Seen::default(), owners: &HashMap::new() };
-        let told = groups(operations, around, 60 * SECOND).into_iter().map(|group| {
+        let reported = groups(operations, around, 60 * SECOND).into_iter().map(|group| {
             let evictions = group.evictions.as_deref().cloned().unwrap_or_default();
             (group.first.kind, group.objects(), evictions.requests, evictions.pods, evictions.failed)
         });
-        told.collect()
+        reported.collect()
     }
 
     #[test]

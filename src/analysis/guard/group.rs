@@ -50,7 +50,7 @@ pub struct Group {
     /// Whether the actor made at least as many of these as he deleted.
     pub is_cleanup: bool,
     /// How grave it was when somebody was notified, where somebody was.
-    pub told: Option<Severity>,
+    pub reported: Option<Severity>,
     /// As grave as this whatever it is alone, as it is a part of more.
     pub floor: Severity,
     /// Operations, the first thousand of them, by [`Notable::id`].
@@ -75,7 +75,7 @@ pub(super) struct Target {
 pub struct Around<'a> {
     /// What the control plane and kubelets deleted.
     pub gone: &'a HashMap<Place, Deletions>,
-    /// What databases say is gone.
+    /// Objects that databases show as deleted.
     pub removed: Option<&'a Removed>,
     /// What else the log shows.
     pub seen: &'a Seen,

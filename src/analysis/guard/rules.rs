@@ -65,10 +65,10 @@ fn collection(group: &Group) -> Severity {
 
 /// Rights over everything, or for everyone.
 fn rights(group: &Group) -> Severity {
-    let says = |what: &str| group.details.iter().any(|detail| detail.starts_with(what));
-    if says(ESCALATES) {
+    let has_detail = |what: &str| group.details.iter().any(|detail| detail.starts_with(what));
+    if has_detail(ESCALATES) {
         Severity::Critical
-    } else if says(UNSEEN) {
+    } else if has_detail(UNSEEN) {
         Severity::Warning
     } else {
         Severity::Info
@@ -101,16 +101,15 @@ const fn open(
     Rule { is_open: true, ..rule(kind, words, least, severity, stopped_by) }
 }
 
-const BY_NAME: &str = "require an annotation that repeats the object's name before deletion \
-     (ValidatingAdmissionPolicy; plimsoll guard \
-     policies)";
+const BY_NAME: &str = "require an annotation with the object's name before it can be deleted \
+     (ValidatingAdmissionPolicy; plimsoll guard policies)";
 const BY_RIGHTS: &str = "grant this verb on this resource only to the deployment pipeline";
 const BY_REVIEW: &str = "change it only through a repository with reviews";
 const BY_COLLECTION: &str = "do not grant the deletecollection verb; RBAC treats it separately from delete";
 const BY_EVICTION: &str = "use evictions (kubectl drain) instead of deletes: they respect disruption budgets";
 const BY_OPTIONS: &str = "deny gracePeriodSeconds=0 by a ValidatingAdmissionPolicy on request.options";
-const BY_NUMBER: &str =
-    "require an annotation that repeats the number of replicas (ValidatingAdmissionPolicy; plimsoll guard policies)";
+const BY_NUMBER: &str = "require an annotation that confirms the new number of replicas (ValidatingAdmissionPolicy; \
+     plimsoll guard policies)";
 const BY_PROXY: &str = "do not grant nodes/proxy: it allows running anything on the node";
 
 /// All of them.
@@ -130,7 +129,7 @@ pub const RULES: [Rule; 26] = [
     rule("delete-control-plane-lease", "deleted a control-plane lease", 1, critical, BY_RIGHTS),
     open("delete-collection", "deleted a collection", 1, collection, BY_COLLECTION),
     rule("delete-pod", "deleted a pod", 10, hundreds, BY_EVICTION),
-    rule("evict", "evicted a pod", 10, info, "set disruption budgets on workloads that must stay up"),
+    rule("evict", "evicted a pod", 10, info, "set PodDisruptionBudgets on workloads that must stay up"),
     rule("force-delete", "deleted a pod by force", 1, warning, BY_OPTIONS),
     open("scale-to-zero", "scaled to zero", 1, warning, BY_NUMBER),
     open(
@@ -146,7 +145,7 @@ pub const RULES: [Rule; 26] = [
         "drained a node",
         1,
         wave,
-        "drain a few nodes at a time, and set disruption budgets on workloads that must stay up",
+        "drain a few nodes at a time, and set PodDisruptionBudgets on workloads that must stay up",
     ),
     rule("cordon", "cordoned a node", 1, wave, "drain a few nodes at a time"),
     open("webhook-write", "changed admission", 1, warning, BY_REVIEW),

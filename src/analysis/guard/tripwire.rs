@@ -61,7 +61,7 @@ impl Tripwire {
         }
     }
 
-    /// Whether it is no end of a request whose start was taken.
+    /// Whether it is not the end of a request whose start was taken.
     fn is_new(&mut self, one: &Notable) -> bool {
         let Some(identity) = one.identity else { return true };
         if !one.starts {
@@ -96,12 +96,12 @@ impl Tripwire {
             }
         }
         let many = |group: &&mut Group| Rule::of(group.first.kind).is_some_and(|rule| rule.least > 1) && group.counts();
-        for group in self.grouping.all().filter(many).filter(|group| group.told != Some(Severity::Critical)) {
+        for group in self.grouping.all().filter(many).filter(|group| group.reported != Some(Severity::Critical)) {
             let mut now = group.clone();
             now.finish(around);
             let severity = now.severity();
-            if now.counts() && severity >= least && group.told.is_none_or(|told| severity > told) {
-                group.told = Some(severity);
+            if now.counts() && severity >= least && group.reported.is_none_or(|reported| severity > reported) {
+                group.reported = Some(severity);
                 news.push(now);
             }
         }
@@ -144,30 +144,30 @@ mod tests {
     #[test]
     fn each_is_told_once_and_many_once_more_when_they_get_worse() {
         let mut wire = Tripwire::new(60 * SECOND);
-        let mut told = |from: i64, count: i64| {
+        let mut reported = |from: i64, count: i64| {
             wire.take(pods(from, count), |_| true);
             wire.news(Severity::Warning).iter().map(|group| (group.count, group.severity())).collect::<Vec<_>>()
         };
-        assert_eq!(told(0, 9), []);
-        assert_eq!(told(9, 1), [(10, Severity::Warning)]);
-        assert_eq!(told(10, 80), []);
-        assert_eq!(told(90, 20), [(110, Severity::Critical)]);
-        assert_eq!(told(110, 300), []);
+        assert_eq!(reported(0, 9), []);
+        assert_eq!(reported(9, 1), [(10, Severity::Warning)]);
+        assert_eq!(reported(10, 80), []);
+        assert_eq!(reported(90, 20), [(110, Severity::Critical)]);
+        assert_eq!(reported(110, 300), []);
         // Ten minutes later it begins again.
-        assert_eq!(told(6_500, 10), [(10, Severity::Warning)]);
+        assert_eq!(reported(6_500, 10), [(10, Severity::Warning)]);
         // Of nodes each is reported, and the third is critical, as they are three.
         let mut wire = Tripwire::new(60 * SECOND);
-        let mut told = |from: i64, count: i64| {
+        let mut reported = |from: i64, count: i64| {
             wire.take(operations("delete-node", from, count), |_| true);
             wire.news(Severity::Warning)
                 .iter()
                 .map(|group| (group.names.join(" "), group.severity()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told(0, 1), [("p-0".to_owned(), Severity::Warning)]);
-        assert_eq!(told(10, 2), [("p-10 p-11".to_owned(), Severity::Critical)]);
-        assert_eq!(told(20, 1), [("p-20".to_owned(), Severity::Critical)]);
-        assert_eq!(told(21, 0), []);
+        assert_eq!(reported(0, 1), [("p-0".to_owned(), Severity::Warning)]);
+        assert_eq!(reported(10, 2), [("p-10 p-11".to_owned(), Severity::Critical)]);
+        assert_eq!(reported(20, 1), [("p-20".to_owned(), Severity::Critical)]);
+        assert_eq!(reported(21, 0), []);
         let deeds = |kind| {
             let group = Group { first: Notable { kind, ..Notable::default() }, done: 1, ..Group::default() };
             group.guard_event().into_iter().collect::<Vec<GuardEvent>>()

@@ -42,9 +42,9 @@ pub(super) fn what(group: &Group) -> String {
         _ if rule.is_open => format!("{} {names}", first.resource),
         _ => names,
     };
-    let told = format!("{}: {}", counted_words(rule.words, group.count), of.trim_end());
+    let reported = format!("{}: {}", counted_words(rule.words, group.count), of.trim_end());
     let pods = group.evictions.as_deref().map(drained).unwrap_or_default();
-    format!("{}{within}{pods}", told.trim_end_matches([':', ' ']))
+    format!("{}{within}{pods}", reported.trim_end_matches([':', ' ']))
 }
 
 /// What was done, so many times: `deleted a pod`, `deleted 12 pods`, `scaled to zero 2 times`.
@@ -123,23 +123,25 @@ pub(super) fn gone(group: &Group) -> String {
 /// A sentence with all of it.
 pub(super) fn summary(group: &Group) -> String {
     let first = &group.first;
-    let mut told =
-        format!("{} ({}, from {}) {}; {}", who(group), first.agent, first.source, what(group), outcome(group));
+    let mut reported = format!("{} ({}, from {}) {}", who(group), first.agent, first.source, what(group));
+    if group.done != group.count {
+        reported += &format!("; {}", outcome(group));
+    }
     let cascade = &group.cascade;
     if cascade.total() > 0 {
-        told += &format!(
+        reported += &format!(
             "; cascade: {}{} deleted",
             if cascade.by_databases { "" } else { "at least " },
             objects(&cascade.objects)
         );
     }
     if let Some(detail) = group.details.first().filter(|_| first.kind != "forbidden") {
-        told += &format!("; {detail}");
+        reported += &format!("; {detail}");
     }
     if !group.owners.is_empty() {
-        told += &format!("; owner: {}", group.owners.iter().cloned().collect::<Vec<_>>().join(", "));
+        reported += &format!("; owner: {}", group.owners.iter().cloned().collect::<Vec<_>>().join(", "));
     }
-    told
+    reported
 }
 
 /// What a message says of it; nothing where it is no more than info.

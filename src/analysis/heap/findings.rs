@@ -21,9 +21,9 @@ const MADE_BYTES: u64 = 256 << 20;
 const FEW_SAMPLES: u64 = 20;
 
 /// What to do about either.
-const REMEDY: &str = "find who lists without limit (plimsoll traffic AUDIT-LOG --by user,resource,list-kind --where \
-     verb=list); fix it to page with limit=500 or use an informer, and isolate it in a FlowSchema of its own until \
-     then";
+const REMEDY: &str = "find the clients that list without a limit (plimsoll traffic AUDIT-LOG --by \
+     user,resource,list-kind --where verb=list), and make them page (limit=500) or use an informer; until then isolate \
+     them by a FlowSchema with a priority level of its own";
 
 /// The findings on what was counted; of a comparison, on what is new.
 pub(super) fn findings(measured: &Measured<'_>, compares: bool) -> Vec<Finding> {

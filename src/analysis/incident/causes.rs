@@ -140,16 +140,16 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             let Some(suspect) = suspect(words, candidate) else { return "a client sent more requests".to_owned() };
             let what = suspect.lines.first().map_or_else(|| "requests".to_owned(), request);
             let times = match suspect.times() {
-                Some(times) if times < 1000.0 => format!("{} times its baseline", significant(times)),
-                _ => format!("{}/s, none before", significant(suspect.rps[1])),
+                Some(times) if times < 1000.0 => format!("{} times its baseline rate", significant(times)),
+                _ => format!("{}/s (none before)", significant(suspect.rps[1])),
             };
-            format!("{} sent {times}, mostly {what}", name(&suspect.who))
+            format!("{} sent requests at {times}, mostly {what}", name(&suspect.who))
         }
         "expensive-lists" => {
             let clients = counted(candidate.feature("callers") as u64, "client");
-            format!("LISTs of {} rose, from {clients}", named("one resource"))
+            format!("LISTs of {} increased, sent by {clients}", named("one resource"))
         }
-        "request-surge" => format!("{} rose; audit logs would show who sends them", named("requests")),
+        "request-surge" => format!("{} increased; audit logs would show who sends them", named("requests")),
         "load-surge" => "most clients sent more requests than before".to_owned(),
         "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
@@ -391,7 +391,7 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
         return steps;
     }
     steps.push(format!(
-        "throttle {} meanwhile to protect other clients: plimsoll clients {sources} --emit fence --client {}",
+        "until then throttle {} to protect other clients: plimsoll clients {sources} --emit fence --client {}",
         short_user(user),
         quote(user)
     ));

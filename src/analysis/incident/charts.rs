@@ -129,7 +129,7 @@ fn levels(facts: &Facts, metric: Metric, accept: &dyn Fn(&Fact) -> bool) -> Vec<
 }
 
 /// Which requests are counted.
-const REQUESTS: &str = "requests, without watches and the apiservers' own";
+const REQUESTS: &str = "requests (without watches and apiservers' own)";
 
 /// The load in the calm before the window, within it, and after it.
 pub fn phases(pulse: &LoadSeries, calm: Span, window: Span) -> Vec<Phases> {

@@ -174,12 +174,12 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         State::Ongoing => format!("ongoing for {lasted}"),
         State::Ended | State::Unknown => format!("for {lasted}, ended"),
     };
-    let unnoticed = if own.grade == Grade::Surge { ", users did not notice" } else { "" };
+    let unnoticed = if own.grade == Grade::Surge { ", without impact on clients" } else { "" };
     let grade = own.grade.name().to_uppercase();
     let change = |effect: &Effect| format!("{} {} → {}", effect.words, effect.shown[0], effect.shown[1]);
     let impact: Vec<String> = effects.iter().take(NAMED).map(change).collect();
     let impact = match impact.as_slice() {
-        [] if own.grade == Grade::Degraded => "clients hardly noticed".to_owned(),
+        [] if own.grade == Grade::Degraded => "hardly any impact on clients".to_owned(),
         [] => "requests, latency and errors stayed near their baseline".to_owned(),
         some => some.join(", "),
     };

@@ -131,7 +131,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
     });
     let columns = ["measure", "incident_before", "incident_within", "incident_after"];
     all.push(table("phases", "Before, during and after", &columns, phases.collect()));
-    let told = incident.timeline.iter().map(|entry| {
+    let reported = incident.timeline.iter().map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
         vec![
             clock(entry.at).as_str().into(),
@@ -144,7 +144,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
         "timeline",
         "Timeline (UTC)",
         &["incident_at", "severity", "kind", "incident_what"],
-        told.take(SHOWN).collect(),
+        reported.take(SHOWN).collect(),
     ));
     all
 }
@@ -158,7 +158,7 @@ fn notes(incident: &Incident) -> Vec<String> {
         ));
     }
     notes.extend(incident.lost.iter().map(|lost| format!("Not in this report: {}.", lost.trim_end_matches('.'))));
-    notes.push("-o html writes all of it into one self-contained file.".to_owned());
+    notes.push("For all details: -o html (one self-contained file).".to_owned());
     notes
 }
 
@@ -191,18 +191,18 @@ fn findings(incident: &Incident) -> Vec<Finding> {
         all.push(finding);
     }
     let mut met = BTreeSet::new();
-    let told = incident.sections.iter().flat_map(|section| &section.report.findings);
-    let mut told: Vec<&Finding> = told.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
+    let reported = incident.sections.iter().flat_map(|section| &section.report.findings);
+    let mut reported: Vec<&Finding> = reported.filter(|finding| met.insert(finding.fingerprint.clone())).collect();
     let weight = |finding: &Finding| {
         let is = |field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
         let cards = incident.clients.iter().filter(|card| is("user", &card.user) && is("agent", &card.agent));
         cards.filter_map(|card| card.share).fold(0.0, f64::max)
     };
-    told.sort_by(|a, b| {
+    reported.sort_by(|a, b| {
         let weights = weight(b).total_cmp(&weight(a));
         b.severity.cmp(&a.severity).then(weights).then_with(|| a.graver(b)).then_with(|| a.id.cmp(&b.id))
     });
-    all.extend(told.into_iter().cloned());
+    all.extend(reported.into_iter().cloned());
     all
 }
 

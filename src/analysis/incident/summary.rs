@@ -35,8 +35,8 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
     let missing: Vec<&str> =
         Source::ALL.into_iter().filter(|source| !input.read.contains(source)).map(Source::words).collect();
     let without = (!missing.is_empty()).then(|| format!("Missing inputs: {}.", missing.join(", ")));
-    let chronic = (input.chronic > 0)
-        .then(|| format!("Also: {} outside the episode, see the sections.", counted(input.chronic as u64, "finding")));
+    let chronic =
+        (input.chronic > 0).then(|| format!("Also: {}, listed below.", counted(input.chronic as u64, "finding")));
     let when = input.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
     let none = |why: &str| {
         let blind = input.blind.map_or_else(String::new, |blind| format!("; {blind}"));
@@ -86,7 +86,7 @@ fn incident(input: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
     }
     let done: Vec<String> = operations(input, (own.from, own.to));
     if !done.is_empty() {
-        lines.push(format!("In that time: {}.", done.join("; ")));
+        lines.push(format!("During the episode: {}.", done.join("; ")));
     }
     lines
 }

@@ -82,7 +82,7 @@ fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
         .iter()
         .filter(|suspect| suspect.share >= MIN_SHARE)
         .filter_map(|suspect| Some((suspect, suspect.rose?)));
-    let told = risen.take(RISEN).map(|(suspect, (from, to))| {
+    let reported = risen.take(RISEN).map(|(suspect, (from, to))| {
         let times = suspect.times().map_or_else(String::new, |times| format!(", {} times as many", significant(times)));
         let what = format!(
             "sends more requests: {}/s (baseline {}/s{times}); {} of the added load",
@@ -94,18 +94,18 @@ fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
         let surge = entry(from, "client-surge", Severity::Warning, Source::Audit, what);
         Entry { until: Some(to), slack, who: name(&suspect.who), ..surge }
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Clients that listed everything again because their watches had ended.
 fn relists(known: &TimelineInput<'_>) -> Vec<Entry> {
     let found = known.answers.findings("clients");
     let relists = found.filter(|finding| matches!(finding.id.as_str(), "client-relist-storm" | "client-too-old"));
-    let told = relists.filter_map(|finding| {
+    let reported = relists.filter_map(|finding| {
         let entry = of_finding(finding, "relist", Source::Audit)?;
         Some(Entry { until: time::parse_any(&finding.last_seen).filter(|until| *until > entry.at), ..entry })
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Processes that started within what is known.
@@ -204,7 +204,8 @@ fn operations(known: &TimelineInput<'_>) -> Vec<Entry> {
             total => format!("; at least {} deleted with it", counted(total, "object")),
         };
         let outcome = group.outcome();
-        let outcome = if outcome == "done" || outcome.is_empty() { String::new() } else { format!(" ({outcome})") };
+        let is_plain = group.done == group.count || outcome.is_empty();
+        let outcome = if is_plain { String::new() } else { format!(" ({outcome})") };
         let what = format!("{}{outcome}{gone}", group.what());
         Entry {
             until: Some(group.until()).filter(|until| *until > group.first.at),

@@ -335,8 +335,8 @@ impl RequestSeries {
         let mut thresholds = Vec::with_capacity(kinds.len());
         for (kind, own) in by_kind.iter().enumerate() {
             let of_class = known(place(self.classes[kind]).unwrap_or(0));
-            let told = own.as_deref().filter(|own| own.count() >= MIN_TIMED).unwrap_or(of_class);
-            let p99 = told.quantile(0.99).unwrap_or(0.0);
+            let reported = own.as_deref().filter(|own| own.count() >= MIN_TIMED).unwrap_or(of_class);
+            let p99 = reported.quantile(0.99).unwrap_or(0.0);
             thresholds.push((SLOWER_TIMES * p99).max(p99 + SLOWER_BY_S));
             let own = own.as_deref().filter(|own| own.count() >= 5.0).unwrap_or(of_class);
             // What lasts is no work that ends.

@@ -168,7 +168,7 @@ fn shard_of(hash: u64) -> usize {
 pub struct Keyspace {
     roots: Vec<String>,
     mode: Mode,
-    /// The revision up to which history is gone.
+    /// The revision up to which history is compacted.
     compacted: u64,
     /// Revisions up to this one that are superseded are noted; 0 for none.
     noted: u64,
@@ -178,7 +178,7 @@ pub struct Keyspace {
 
 impl Keyspace {
     /// An empty one. `root` is where the apiserver keeps its objects, if that is neither `/registry` nor OpenShift's
-    /// place; `compacted` is the revision up to which history is gone.
+    /// place; `compacted` is the revision up to which history is compacted.
     pub fn new(root: Option<&str>, mode: Mode, compacted: u64) -> Self {
         let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
         Self { roots: registry::roots(root), mode, compacted, noted: 0, names: Mutex::default(), shards }
@@ -351,14 +351,14 @@ impl Hand<'_> {
         }
     }
 
-    /// Adds what waits, wherever there is any.
+    /// Adds all pending events.
     fn hand_over_all(&mut self) {
         let full = self.waiting.iter().enumerate().filter(|(_, waiting)| !waiting.is_empty());
         let full: Vec<usize> = full.map(|(number, _)| number).collect();
         full.into_iter().for_each(|number| self.hand_over(number));
     }
 
-    /// Adds to a shard what waits for it.
+    /// Adds pending events to their shard.
     fn hand_over(&mut self, number: usize) {
         let Some(waiting) = self.waiting.get_mut(number) else { return };
         let mut shard = lock(&self.space.shards[number]);

@@ -121,17 +121,17 @@ impl Revisions {
 /// What keys refer to that is not there; keys by their hashes.
 #[derive(Debug, Clone, Default)]
 pub struct Dangling {
-    /// Keys on a lease, how many there are, and those whose lease is gone.
+    /// Keys on a lease, how many there are, and those that reference a missing lease.
     leases: (u64, Vec<u64>),
     /// Leases, and how many of them no key hangs on.
     idle: (u64, u64),
-    /// Objects in namespaces, and those whose namespace is gone; `None` without any namespace.
+    /// Objects in namespaces, and those whose namespace does not exist; `None` without any namespace.
     namespaces: Option<(u64, Vec<u64>)>,
-    /// Owner references, and the objects of those whose owner is gone.
+    /// Owner references, and the objects whose owner does not exist.
     owners: (u64, Vec<u64>),
 }
 
-/// Looks for references to what is gone. `leases` are the ids of those that there are.
+/// Looks for references to objects that do not exist. `leases` are the ids of those that there are.
 pub fn dangling(space: &Keyspace, leases: &HashSet<u64>) -> Dangling {
     let mut found = Dangling::default();
     // Owners that something refers to, and whether they live.
@@ -224,8 +224,9 @@ impl Dangling {
     /// The checks; `names` are the texts of the keys that were wanted.
     pub fn checks(&self, names: &std::collections::HashMap<u64, String>) -> Vec<Check> {
         let check = |name, checked: u64, keys: &[u64], what: &str| {
-            let told = keys.iter().take(MAX_SHOWN).filter_map(|key| names.get(key)).map(|key| format!("{key}: {what}"));
-            let mut what: Vec<String> = told.collect();
+            let reported =
+                keys.iter().take(MAX_SHOWN).filter_map(|key| names.get(key)).map(|key| format!("{key}: {what}"));
+            let mut what: Vec<String> = reported.collect();
             what.sort_unstable();
             Check { name, checked: Some(checked), failed: keys.len() as u64, what }
         };

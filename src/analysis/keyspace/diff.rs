@@ -256,8 +256,8 @@ impl Compared {
                 &[],
                 format!("{} deleted: {}", counted(namespaces.len() as u64, "namespace"), listed(&namespaces)),
                 &json!({"removed": namespaces.len()}),
-                "if that was unintended: plimsoll etcd extract OLD --deleted-since NEW writes the objects as \
-                 manifests",
+                "if that was unintended, restore them from the older database: plimsoll etcd extract OLD.db \
+                 --deleted-since NEW.db writes their objects as manifests",
             );
         }
         let crds = removed(&is_crd);
@@ -267,13 +267,14 @@ impl Compared {
                 Severity::Critical,
                 &[],
                 format!(
-                    "{} deleted, with all their objects: {}",
+                    "{} and all its objects deleted: {}",
                     counted(crds.len() as u64, "CustomResourceDefinition"),
                     listed(&crds)
                 ),
                 &json!({"removed": crds.len()}),
-                "the deletion of custom resources leaves no audit events; plimsoll etcd extract OLD --deleted-since \
-                 NEW writes them as manifests, CRDs first",
+                "if that was unintended, restore them from the older database: plimsoll etcd extract OLD.db \
+                 --deleted-since NEW.db writes manifests, CRDs first; objects that go with their CRD leave no audit \
+                 events",
             );
         }
         let workloads = removed(&|group, resource| ["apps", "batch"].contains(&group) && WORKLOADS.contains(&resource));

@@ -18,7 +18,7 @@ pub struct File {
     pub page_size: u64,
     /// The largest revision.
     pub revision: u64,
-    /// The revision up to which history is gone; 0 if all is there.
+    /// The revision up to which history is compacted; 0 if nothing is.
     pub compacted: u64,
     /// Whether a compaction was asked for that has not ended.
     pub compacting: bool,

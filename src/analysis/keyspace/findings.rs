@@ -2,6 +2,7 @@
 
 use super::{By, Row, Usage};
 use crate::analysis::keyspace::file::{File, of};
+use crate::model::incident::quote;
 use crate::model::report::{Finding, Severity, Value};
 use crate::model::units::{bytes, counted, grouped, percent};
 use serde_json::{Value as Json, json};
@@ -268,15 +269,17 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
             Severity::Warning,
             &[("key", key)],
             format!(
-                "{key} was written {} times since the last compaction: {} of all \
-                 writes",
+                "{key} was written {} times since the last compaction: {} of all writes in that time",
                 grouped(own),
                 of(own, writes)
             ),
             &json!({"writes": own, "writes_per_hour": number(&row[per_hour]),
                 "share": own as f64 / writes.max(1) as f64}),
-            "find who writes it (plimsoll traffic --by user,agent --where resource=...); have it write only changes, \
-             and less often",
+            &format!(
+                "find the client that writes it (plimsoll traffic AUDIT-LOG --by user,agent,verb --where name={}), and \
+                 make it write only changes, less often",
+                quote(key.rsplit('/').next().unwrap_or(key))
+            ),
         );
     }
 }

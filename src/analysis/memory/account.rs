@@ -151,12 +151,12 @@ impl Account {
             account.limit = Some(limit);
             account.limit_by = by;
         }
-        let told = account.accounted(sample);
+        let reported = account.accounted(sample);
         if account.usage.is_none() && v2 && sample.is_root() && account.anon.is_some() {
-            account.usage = u64::try_from(told).ok();
+            account.usage = u64::try_from(reported).ok();
         }
         let Some(usage) = account.usage else { return account };
-        account.unexplained = account.anon.is_some().then(|| signed(usage) - told);
+        account.unexplained = account.anon.is_some().then(|| signed(usage) - reported);
         account.working_set = account.file_inactive.map(|inactive| usage.saturating_sub(inactive));
         if let (Some(active), Some(inactive)) = (account.file_active, account.file_inactive) {
             let busy = account.file_dirty.unwrap_or(0) + account.file_writeback.unwrap_or(0);

@@ -233,8 +233,8 @@ pub fn for_people(heaps: &[Heap]) -> Table {
         "" => heap.by.name().to_owned(),
         name => format!("{name}, {}", heap.by.name()),
     }));
-    type Tell = fn(&Heap) -> Option<f64>;
-    let lines: [(&str, Tell); 11] = [
+    type ValueOf = fn(&Heap) -> Option<f64>;
+    let lines: [(&str, ValueOf); 11] = [
         ("objects in use at the last collection", |h| h.objects),
         ("heap in use", |h| h.in_use),
         ("heap idle, not released", |h| Some(h.idle? - h.released.unwrap_or(0.0))),
@@ -247,14 +247,14 @@ pub fn for_people(heaps: &[Heap]) -> Table {
         ("next collection at", |h| h.next_gc),
         ("resident memory of the process", |h| h.resident),
     ];
-    let told = |tell: Tell, heap: &Heap| {
-        tell(heap).map_or(Value::None, |value| {
+    let text = |value_of: ValueOf, heap: &Heap| {
+        value_of(heap).map_or(Value::None, |value| {
             Value::Text(if value < 0.0 { format!("-{}", bytes(-value)) } else { bytes(value) })
         })
     };
-    let rows = lines.iter().filter(|(_, tell)| heaps.iter().any(|heap| tell(heap).is_some()));
-    let rows = rows.map(|(what, tell)| {
-        std::iter::once((*what).into()).chain(heaps.iter().map(|heap| told(*tell, heap))).collect()
+    let rows = lines.iter().filter(|(_, value_of)| heaps.iter().any(|heap| value_of(heap).is_some()));
+    let rows = rows.map(|(what, value_of)| {
+        std::iter::once((*what).into()).chain(heaps.iter().map(|heap| text(*value_of, heap))).collect()
     });
     Table { title: "Go heap, beside anonymous memory".to_owned(), columns, rows: rows.collect(), ..Table::default() }
 }

@@ -13,7 +13,7 @@ const FEW_REFAULTS: f64 = 256.0;
 /// When there is no more to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Until {
-    /// What was inactive file cache at the start is gone: usage is what kubelet calls the working set.
+    /// The inactive file cache of the start is reclaimed: usage is what kubelet calls the working set.
     WorkingSet,
     /// This share of the limit is free.
     Headroom(f64),

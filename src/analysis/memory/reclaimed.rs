@@ -114,8 +114,8 @@ fn for_people(outcome: &Outcome) -> Table {
             .and_then(|rates| rates.refaults_per_s)
             .map_or(Value::None, |rate| Value::Text(format!("{}/s", bytes(rate * PAGE))))
     };
-    type Tell<'t> = (&'t str, &'t dyn Fn(&Seen) -> Value);
-    let lines: [Tell<'_>; 8] = [
+    type Line<'t> = (&'t str, &'t dyn Fn(&Seen) -> Value);
+    let lines: [Line<'_>; 8] = [
         ("usage", &|seen| size(seen.account.usage)),
         ("file cache", &|seen| size(seen.account.file)),
         ("of which inactive", &|seen| size(seen.account.file_inactive)),
@@ -145,9 +145,9 @@ fn for_people(outcome: &Outcome) -> Table {
         }
         _ => None,
     };
-    let rows = lines.iter().map(|(what, tell)| {
-        let mut row = vec![(*what).into(), tell(before)];
-        row.extend(after.as_ref().map(tell));
+    let rows = lines.iter().map(|(what, value_of)| {
+        let mut row = vec![(*what).into(), value_of(before)];
+        row.extend(after.as_ref().map(value_of));
         row
     });
     Table {

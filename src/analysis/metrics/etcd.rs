@@ -308,8 +308,8 @@ fn block(of: &[Health<'_>]) -> Table {
     let number = |value: Option<f64>| value.map(|value| grouped(value.round() as u64));
     let ms = |value: Option<f64>| value.map(|ms| format!("{} ms", significant(ms)));
     let p99 = |health: &Health<'_>, metric| ms(health.p99(metric).map(|(ms, _)| ms));
-    type Tell<'t> = &'t dyn Fn(&Health<'_>) -> Option<String>;
-    let lines: [(&str, Tell<'_>); 18] = [
+    type Line<'t> = &'t dyn Fn(&Health<'_>) -> Option<String>;
+    let lines: [(&str, Line<'_>); 18] = [
         ("version", &|h| Some(h.instance.version.clone()).filter(|version| !version.is_empty())),
         ("has a leader", &|h| h.last(Metric::EtcdHasLeader).map(|yes| if yes > 0.0 { "yes" } else { "no" }.to_owned())),
         ("is the leader", &|h| h.last(Metric::EtcdIsLeader).map(|yes| if yes > 0.0 { "yes" } else { "no" }.to_owned())),
@@ -329,12 +329,13 @@ fn block(of: &[Health<'_>]) -> Table {
         ("quota", &|h| h.last(Metric::EtcdQuota).map(bytes)),
         ("share of quota", &|h| h.quota_share().map(percent)),
     ];
-    let rows = lines.iter().filter_map(|(what, tell)| {
-        let told: Vec<Option<String>> = of.iter().map(tell).collect();
+    let rows = lines.iter().filter_map(|(what, value_of)| {
+        let reported: Vec<Option<String>> = of.iter().map(value_of).collect();
         let value = |text: Option<String>| text.map_or(Value::None, Value::Text);
-        told.iter()
+        reported
+            .iter()
             .any(Option::is_some)
-            .then(|| std::iter::once((*what).into()).chain(told.into_iter().map(value)).collect())
+            .then(|| std::iter::once((*what).into()).chain(reported.into_iter().map(value)).collect())
     });
     Table { columns, rows: rows.collect(), ..Table::default() }
 }

@@ -297,8 +297,8 @@ impl Fold {
                 }
                 sum += (now - before) / before.max(1.0);
             }
-            let told = start.is_some() || marks.iter().any(|mark| !mark.is_nan());
-            (away <= START_SLACK && (told || !self.undercuts(process))).then_some((away, sum))
+            let reported = start.is_some() || marks.iter().any(|mark| !mark.is_nan());
+            (away <= START_SLACK && (reported || !self.undercuts(process))).then_some((away, sum))
         };
         let candidates = self.processes.iter().enumerate().filter_map(|(at, process)| Some((at, advance(process)?)));
         // Of those that fit equally, the one that was seen last: the others have ended.

@@ -21,7 +21,7 @@ pub const WINDOW: Micros = 10 * SECOND;
 /// Windows that are kept of a user; beyond, two become one, and peaks flatter.
 const WINDOWS: usize = 8_192;
 
-/// A request that lasts longer than this is no ordinary one: the apiserver ends those after a minute.
+/// A request that lasts longer than this is long-running: the apiserver ends those after a minute.
 const MAX_REQUEST_US: Micros = 120 * SECOND;
 
 /// What a user asked for.

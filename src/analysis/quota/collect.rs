@@ -218,7 +218,7 @@ impl Collector {
         if quotas.allocatable.is_empty() {
             for (resource, nodes) in &self.nodes {
                 let latest = nodes.values().map(|(at, _)| *at).max().unwrap_or_default();
-                // A node that has said nothing for a day is gone.
+                // A node without a sample for a day no longer exists.
                 let held = nodes
                     .values()
                     .filter(|(at, _)| latest - at < crate::model::series::DAY)

@@ -205,12 +205,12 @@ fn waiting(watch: &Watch, owner: Owner, now: Micros) -> Option<Waiting> {
 
 /// What stands and was reported, by owner: what Alertmanager is to go on knowing.
 pub fn standing(watches: &BTreeMap<String, Watch>) -> BTreeMap<String, Vec<Alert>> {
-    let told = |watched: &Watched| {
+    let shown = |watched: &Watched| {
         let level = watched.reported?;
         let (since, ended) = (watched.since, watched.ended);
         Some(Alert { gauge: watched.gauge.clone(), level, worst: level, was: Some(level), since, ended })
     };
-    watches.iter().map(|(owner, watch)| (owner.clone(), watch.watched.iter().filter_map(told).collect())).collect()
+    watches.iter().map(|(owner, watch)| (owner.clone(), watch.watched.iter().filter_map(shown).collect())).collect()
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
             Self { watches: BTreeMap::new(), config }
         }
 
-        /// `reason: namespace level, … / over` of the one message, or what waits.
+        /// `reason: namespace level, … / over` of the one message, or what it waits for.
         fn run(&mut self, at: Micros, shares: &[(&str, f64)]) -> String {
             let checked: Vec<Checked> = shares.iter().map(|(namespace, share)| one(namespace, *share)).collect();
             let decided = step(&mut self.watches, &self.config, "c", &checked, at, true);

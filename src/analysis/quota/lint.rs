@@ -197,8 +197,13 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
     for (name, namespace) in objects.namespaces.iter().filter(|(name, _)| is_wanted(name)) {
         let is_named = |key: &String| {
             // By the whole key, or by what stands behind its domain.
-            let says = |found: &String| found == key || found.rsplit_once('/').is_some_and(|(_, last)| last == key);
-            namespace.labels.iter().chain(&namespace.annotations).any(|(found, value)| says(found) && !value.is_empty())
+            let matches_key =
+                |found: &String| found == key || found.rsplit_once('/').is_some_and(|(_, last)| last == key);
+            namespace
+                .labels
+                .iter()
+                .chain(&namespace.annotations)
+                .any(|(found, value)| matches_key(found) && !value.is_empty())
         };
         if !rules.owner_keys.iter().any(is_named) {
             let mut finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)]);

@@ -187,7 +187,7 @@ pub fn propose(
     for usage in &quotas.usage {
         let is_named = rules.resources.is_empty() || rules.resources.contains(&usage.resource);
         let is_wanted = is_named && (rules.namespaces.is_empty() || rules.namespaces.contains(&usage.namespace));
-        // One whose namespace is gone needs none. Where namespaces are not known, one of which nothing was heard for a
+        // One whose namespace no longer exists needs none; where namespaces are unknown, one without a sample for a
         // day.
         let exists = if quotas.namespaces.is_empty() {
             usage.days.last().is_some_and(|day| newest - day.last_at < DAY)
@@ -209,7 +209,7 @@ pub fn propose(
                 continue;
             }
         } else if stands.is_none() && !quotas.standings.is_empty() {
-            // A quota, or a resource of it, that is gone.
+            // A quota, or a resource of it, that was removed.
             continue;
         }
         if let Some((proposal, span)) = of(usage, stands, refused, rules) {

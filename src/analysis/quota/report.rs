@@ -151,8 +151,8 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
             finding.evidence.insert(name.to_owned(), value.to_string().into());
         }
         finding.remedy =
-            "namespaces rarely peak together, so some overcommitment is common; if they may, add nodes or lower \
-             quotas"
+            "some overcommitment is common, because namespaces rarely peak together; if yours can, add nodes or \
+             lower quotas"
                 .to_owned();
         findings.push(finding);
     }

@@ -245,7 +245,7 @@ pub fn is_counted(quota: &ResourceQuota, spec: &PodSpec) -> bool {
     quota.scopes.iter().all(|scope| takes(scope, spec))
 }
 
-/// What of a quota's resources is used by the objects at hand. `all` is what [`by_namespace`] says of the same objects.
+/// What of a quota's resources the given objects use. `all` is what [`by_namespace`] says of the same objects.
 pub fn of_quota(quota: &ResourceQuota, objects: &Objects, all: &BTreeMap<String, Amounts>, now: Micros) -> Amounts {
     let mut of_pods = Amounts::new();
     let used = if quota.scopes.is_empty() {

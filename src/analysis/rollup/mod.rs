@@ -268,7 +268,7 @@ impl Part {
         }
     }
 
-    /// Counts what waits and lies before `bound`, in the order of time.
+    /// Counts the pending events before `bound`, in the order of time.
     fn count_waiting(&mut self, bound: Micros) {
         let mut blocks = std::mem::take(&mut self.blocks);
         let (mut ready, wait): (Vec<Place>, Vec<Place>) = self.waiting.iter().partition(|place| place.at < bound);

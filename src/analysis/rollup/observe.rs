@@ -97,12 +97,12 @@ impl Timeout {
 
     /// The cause that `message` shows.
     fn of(message: &str) -> Option<Self> {
-        let says = |words: &str| message.contains(words);
-        if says("context canceled") {
+        let mentions = |words: &str| message.contains(words);
+        if mentions("context canceled") {
             Some(Self::Client)
-        } else if says("Too large resource version") {
+        } else if mentions("Too large resource version") {
             Some(Self::Cache)
-        } else if says("deadline exceeded") || says("allotted timeout") {
+        } else if mentions("deadline exceeded") || mentions("allotted timeout") {
             Some(Self::Deadline)
         } else {
             None

@@ -232,7 +232,7 @@ impl Default for SourceSet {
 }
 
 impl SourceSet {
-    /// Adds `count` to an address, of a set that is no sketch.
+    /// Adds `count` to an address, of a set that is not a sketch.
     #[inline]
     fn count(&mut self, source: Symbol, count: u32) {
         match self {

@@ -24,7 +24,7 @@ pub struct Reading {
     pub streams: Vec<(String, String)>,
     /// The version of the apiservers and where it is known from, if it is.
     pub server: Option<(String, &'static str)>,
-    /// How much the log shows of what the metrics count, where they are at hand.
+    /// How much the log shows of what the metrics count, where they are given.
     pub against_metrics: Option<Comparison>,
     /// Where FlowSchemas come from, if they were asked for; and what to say of it.
     pub flow: Option<(Json, Option<String>)>,
@@ -173,7 +173,7 @@ fn notes_on(breakdown: &Breakdown, reading: &Reading) -> Vec<String> {
     }
     let mut all = Coverage::default();
     reading.coverage.iter().for_each(|own| all.merge(own));
-    notes.extend(all.copies_in_words().map(|said| said + "."));
+    notes.extend(all.copies_in_words().map(|message| message + "."));
     let others = all.others;
     if others > 0 {
         let entries = if others == 1 { "entry" } else { "entries" };

@@ -112,7 +112,7 @@ pub struct TrafficInput {
 }
 
 /// The report of a breakdown, against a baseline if there is one.
-pub fn report(now: Measured, base: Option<&Measured>, told: TrafficInput, shape: &Shape) -> Report {
+pub fn report(now: Measured, base: Option<&Measured>, given_input: TrafficInput, shape: &Shape) -> Report {
     let sort_by = shape.sort_by.as_deref().unwrap_or(if now.series.is_some() { "time" } else { "requests" });
     let fields = fields(&now.total, now.total.requests);
     let mut totals: Vec<(String, Value)> =
@@ -130,11 +130,11 @@ pub fn report(now: Measured, base: Option<&Measured>, told: TrafficInput, shape:
     let order = rows.order(sort_by);
     let before_base = FIELDS.len() - 1;
     totals.insert(before_base, ("rows".to_owned(), (order.len() as u64).into()));
-    totals.extend(told.totals);
+    totals.extend(given_input.totals);
     let mut notes = Vec::new();
     if let (Some(top), None) = (shape.top, &series)
         && order.len() > top
-        && !told.show_tables
+        && !given_input.show_tables
     {
         let rest: u64 = order[top..].iter().map(|&row| rows.lines[row].measures.requests).sum();
         let share = rest as f64 / requests.max(1) as f64;
@@ -150,7 +150,7 @@ pub fn report(now: Measured, base: Option<&Measured>, told: TrafficInput, shape:
         columns: rows.columns,
         ..Table::default()
     };
-    notes.extend(told.notes);
+    notes.extend(given_input.notes);
     let first_rows = |table: &Table| {
         let mut table = table.clone();
         let (all, shown) = (table.rows.len(), shape.top.map_or(usize::MAX, |top| top.min(TABLE_ROWS)));
@@ -160,7 +160,7 @@ pub fn report(now: Measured, base: Option<&Measured>, told: TrafficInput, shape:
         }
         table
     };
-    let shown = told.show_tables.then(|| told.tables.iter().map(first_rows).collect());
+    let shown = given_input.show_tables.then(|| given_input.tables.iter().map(first_rows).collect());
     Report {
         schema: "plimsoll.traffic/v1".to_owned(),
         window: window.map_or_else(Window::default, |(from, to)| Window {
@@ -168,16 +168,16 @@ pub fn report(now: Measured, base: Option<&Measured>, told: TrafficInput, shape:
             to: time::format(to),
             seconds: (to - from) as f64 / SECOND as f64,
         }),
-        coverage: told.coverage,
-        inputs: told.inputs,
+        coverage: given_input.coverage,
+        inputs: given_input.inputs,
         totals,
         table,
         shown: shape.top,
-        tables: told.tables,
+        tables: given_input.tables,
         people: shown.or(series),
-        lead: told.lead,
+        lead: given_input.lead,
         notes,
-        findings: told.findings,
+        findings: given_input.findings,
         ..Report::default()
     }
 }
@@ -255,7 +255,7 @@ impl<'b> Rows<'b> {
     }
 }
 
-/// What rows were before. Those that are gone are added to them: that is a change too.
+/// What rows were before. Removed rows are added: that is a change too.
 fn against<'b>(lines: &mut Vec<Line>, total: &Measures, base: &'b Measured) -> Vec<Option<&'b Measures>> {
     let mut before: HashMap<&[String], &Measures> =
         base.rows.iter().map(|line| (line.dims.as_slice(), &line.measures)).collect();

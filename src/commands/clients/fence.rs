@@ -50,9 +50,10 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
     let (clients, refused, medians) = fenced(users, refused, &analysed, &cluster, &matched, context)?;
     if clients.is_empty() {
         for (user, why) in &refused {
-            context.say(format!("not throttled: {user}: {why}"))?;
+            context.notice(format!("not throttled: {user}: {why}"))?;
         }
-        context.say("no client to throttle: none has a warning or critical finding; choose one with --client USER")?;
+        context
+            .notice("no client to throttle: none has a warning or critical finding; choose one with --client USER")?;
         return Ok(Answer::Manifests(String::new()));
     }
     let seats = server_seats(&analysed, &cluster, now);
@@ -274,8 +275,8 @@ fn strength(form: Form, flags: &Emit, analysed: &Analysed<'_, '_>) -> Result<Str
 
 /// The apiservers' seats: as given, else the smallest number that an apiserver's metrics show, else the default.
 fn server_seats(analysed: &Analysed<'_, '_>, cluster: &str, set: &Set) -> ServerSeats {
-    let told = || ServerSeats::of_facts(analysed.facts, cluster, &set.levels);
-    analysed.question.emit.server_seats.map(ServerSeats::Given).or_else(told).unwrap_or(ServerSeats::Default)
+    let reported = || ServerSeats::of_facts(analysed.facts, cluster, &set.levels);
+    analysed.question.emit.server_seats.map(ServerSeats::Given).or_else(reported).unwrap_or(ServerSeats::Default)
 }
 
 /// Counts by user and FlowSchema, and how long requests last.
@@ -346,7 +347,8 @@ fn replay(
     progress.finish();
     let replayed = replay.finish();
     if replayed.unseen > 0 {
-        context.say("the log lacks the starts of watches (stage ResponseStarted): they are left out of the replay")?;
+        context
+            .notice("the log lacks the starts of watches (stage ResponseStarted): they are left out of the replay")?;
     }
     Ok(replayed)
 }

@@ -26,7 +26,7 @@ pub(super) fn answer(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> R
     }
     let (limits, refused) = gateway::limits(clients, findings, GatewayOptions { users: &users });
     for (whom, why) in refused {
-        context.say(format!("no limit for {whom:?}: {why}"))?;
+        context.notice(format!("no limit for {whom:?}: {why}"))?;
     }
     let only = flags.gateway.map(|name| match name {
         GatewayName::Kubegateway => Gateway::KubeGateway,
@@ -35,7 +35,8 @@ pub(super) fn answer(analysed: Analysed<'_, '_>, context: &mut Context<'_>) -> R
     if writes_manifests(context) {
         let documents = gateway::documents(&limits, only);
         if documents.is_empty() {
-            context.say("no client to limit: none has a warning or critical finding; choose one with --client USER")?;
+            context
+                .notice("no client to limit: none has a warning or critical finding; choose one with --client USER")?;
         }
         return Ok(Answer::Manifests(objects::documents(&documents)));
     }

@@ -27,22 +27,29 @@ use serde_json::json;
 
 /// Arguments of `plimsoll clients`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll clients audit.log
   plimsoll clients bundle/ --fail-on warning
-  plimsoll clients audit.log --objects snapshot.db       # what their LISTs cost
+  # what their LISTs cost
+  plimsoll clients audit.log --objects snapshot.db
   plimsoll clients /var/log/kubernetes/ --since -1h --where agent=node-agent
-  plimsoll clients bundle/ --emit flowschema > fence.yaml   # read it, then kubectl apply -f fence.yaml
-  plimsoll clients /var/log/kubernetes/ --emit fence --client system:serviceaccount:ci:bot --ramp 3
-  plimsoll clients --seats                               # live: who holds the seats of priority levels now
-  plimsoll clients bundle/ --seats                       # the same by dump pages of API Priority and Fairness
-  plimsoll clients /var/log/kubernetes/ --emit gateway --gateway envoy    # limits for a gateway before the apiservers
-  plimsoll clients bundle/ --emit watch-cache            # seconds of history in watch caches, and who falls out
-  plimsoll clients /var/log/kubernetes/ -o json | jq '.findings[] | {id, subject, summary}'
+  # read it, then kubectl apply -f fence.yaml
+  plimsoll clients bundle/ --emit flowschema > fence.yaml
+  plimsoll clients /var/log/kubernetes/ --emit fence \\
+    --client system:serviceaccount:ci:bot --ramp 3
+  # live: who holds the seats of priority levels now
+  plimsoll clients --seats
+  # the same by dump pages of API Priority and Fairness
+  plimsoll clients bundle/ --seats
+  # limits for a gateway before the apiservers
+  plimsoll clients /var/log/kubernetes/ --emit gateway --gateway envoy
+  # seconds of history in watch caches, and who falls out
+  plimsoll clients bundle/ --emit watch-cache
+  plimsoll clients /var/log/kubernetes/ -o json \\
+    | jq '.findings[] | {id, subject, summary}'
 
-A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What each finding \
-means, from which
+A client is a user with an agent (the user agent up to the first / or blank); all kubelets are one. What \
+each finding means, from which
 threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: \
 docs/flowcontrol.md.")]
 pub struct Args {
@@ -50,8 +57,9 @@ pub struct Args {
     /// API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
     #[arg(value_name = "SOURCE", required_unless_present = "seats")]
     sources: Vec<String>,
-    /// Look only at what meets the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=.
-    /// DIM is who or what: user, serviceaccount, agent, source-ip, node, cluster, instance, group, resource, namespace.
+    /// Consider only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=,
+    /// <, <=. DIM is who or what: user, serviceaccount, agent, source-ip, node, cluster, instance, group, resource,
+    /// namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Show holders of and queues for the seats of priority levels, by
@@ -63,7 +71,7 @@ pub struct Args {
     objects: Option<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// The apiservers' version (v1.34); decides whether a LIST is answered by cache or etcd (default: the bundle's).
+    /// The apiservers' version, as v1.34; decides whether cache or etcd answers a LIST (default: the bundle's).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]

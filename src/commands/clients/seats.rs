@@ -183,7 +183,7 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> 
     let cluster =
         Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
-        context.say(note)?;
+        context.notice(note)?;
     }
     let mut found = Discovery::default();
     let mut errors = Vec::new();
@@ -206,7 +206,7 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> 
                 let pages = vec![PageFile::read(format!("{instance}/metrics"), page.at, page.body)];
                 found.pages.push(PageFolder { cluster: cluster_name, instance, pages });
             }
-            Err(error) => context.say(format!("{error}; the limits of levels are unknown"))?,
+            Err(error) => context.notice(format!("{error}; the limits of levels are unknown"))?,
         }
     }
     if found.dumps.is_empty() {

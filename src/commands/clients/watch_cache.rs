@@ -27,7 +27,7 @@ pub(super) fn answer(
     let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
     let server = server.as_ref().and_then(|(version, _)| Minor::parse(version));
     pages::keep(&mut found.pages, selection.since, selection.until);
-    let (facts, told) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
+    let (facts, reported) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
     let missing = || {
         Error::Input(
             "no metrics page here has watch-cache metrics (watch_cache_capacity); take two of each apiserver, some \
@@ -35,7 +35,7 @@ pub(super) fn answer(
                 .to_owned(),
         )
     };
-    let mut known = CacheContext { inputs: told.inputs, server, top: context.settings.top, profiles: None };
+    let mut known = CacheContext { inputs: reported.inputs, server, top: context.settings.top, profiles: None };
     if found.streams.is_empty() {
         return report(&facts, known).ok_or_else(missing);
     }

@@ -27,26 +27,24 @@ pub(super) use taker::stamp;
 /// Arguments of `plimsoll collect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
-  plimsoll collect                                       # what the kubeconfig's \
-     cluster is doing now
+  plimsoll collect  # what the kubeconfig's cluster is doing now
   plimsoll collect --duration 5m --every 10s -f incident.tar.zst
-  plimsoll collect \
-     --duration 5m /var/log/kubernetes/audit https://127.0.0.1:2381/metrics
-  plimsoll collect --include-heap \
-     --include-etcd --endpoints https://10.0.0.11:2379 --cacert ca.crt --cert client.crt --key client.key
-  tar \
-     --zstd -xf incident.tar.zst && plimsoll report incident/ -o html > report.html
+  plimsoll collect --duration 5m /var/log/kubernetes/audit \\
+    https://127.0.0.1:2381/metrics
+  plimsoll collect --include-heap --include-etcd --endpoints \\
+    https://10.0.0.11:2379 --cacert ca.crt --cert client.crt --key client.key
+  tar --zstd -xf incident.tar.zst && plimsoll report incident/ -o html \\
+    > report.html
 
-It sends each apiserver one \
-     request at a time, lists in pages of 500, honours Retry-After, and never writes to the cluster.
-Contents, what \
-     is left out, and the ClusterRole it needs: docs/commands/collect.md.")]
+It sends each apiserver one request at a time, lists in pages of 500, honours Retry-After, and never writes \
+to the cluster.
+Contents, what is left out, and the ClusterRole it needs: docs/commands/collect.md.")]
 pub struct Args {
     /// Include these: audit logs and other files, folders of cgroups, metrics pages by URL (etcd, scheduler,
     /// controller-manager).
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Where to write it: an archive if it is called *.tar.zst, else a folder [default: CLUSTER-TIME.tar.zst].
+    /// Write the bundle here: an archive if the name ends in .tar.zst, else a folder [default: CLUSTER-TIME.tar.zst].
     #[arg(short = 'f', long, value_name = "PATH")]
     output_file: Option<PathBuf>,
     /// Collect for this long, with metrics at intervals [default: collect once].
@@ -64,10 +62,10 @@ pub struct Args {
     /// Take heap profiles: each stops the apiserver for a moment.
     #[arg(long)]
     include_heap: bool,
-    /// Take a snapshot of etcd: it holds all Secrets, and its member reads its whole database for it.
+    /// Take a snapshot of etcd: it holds all Secrets, and the member reads its whole database for it.
     #[arg(long, requires = "endpoints")]
     include_etcd: bool,
-    /// Members of etcd, with commas between; each is tried until one has sent all.
+    /// Members of etcd, separated by commas; each is tried until one has sent a whole snapshot.
     #[arg(long, value_name = "URL", value_delimiter = ',', requires = "include_etcd", value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
     /// Copy audit logs with request and response bodies [default: their sizes only]. Bodies may hold Secrets if the
@@ -110,7 +108,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let access = args.access.access(&stop)?;
     if args.with_bodies {
-        context.say(
+        context.notice(
             "the bundle will hold the request and response bodies of the audit log; anyone who can read it \
              can read them",
         )?;
@@ -118,7 +116,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let cluster =
         Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
     for note in cluster.notes() {
-        context.say(note)?;
+        context.notice(note)?;
     }
     let target = args.output_file.clone().unwrap_or_else(|| {
         let at = time::format(context.io.now - context.io.now % SECOND).replace(':', "-");
@@ -148,20 +146,22 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     taker.objects().map_err(unwritten)?;
     taker.files().map_err(unwritten)?;
     if let Some(length) = args.duration {
-        let mut told = 0;
+        let mut reported = 0;
         while let Some(next) = taker.next.filter(|next| *next <= began + length && !stop.load(Ordering::Relaxed)) {
             sleep_until(next, &stop);
             taker.tick().map_err(unwritten)?;
             let now = began.elapsed().as_secs().min(seconds);
-            progress.read(now.saturating_sub(std::mem::replace(&mut told, now)));
+            progress.read(now.saturating_sub(std::mem::replace(&mut reported, now)));
         }
         taker.moment().map_err(unwritten)?;
     }
     progress.finish();
     if stop.load(Ordering::Relaxed) {
         let wanted = args.duration.map_or_else(String::new, |length| format!(" of {} s", length.as_secs()));
-        context
-            .say(format!("stopped after {} s{wanted}: the data collected so far is kept", began.elapsed().as_secs()))?;
+        context.notice(format!(
+            "stopped after {} s{wanted}: the data collected so far is kept",
+            began.elapsed().as_secs()
+        ))?;
     }
     if args.include_etcd && !stop.load(Ordering::Relaxed) {
         taker.etcd(&access, &target, context)?;

@@ -191,7 +191,7 @@ impl Taker<'_> {
         let unwritten = |error: io::Error| Error::Input(format!("{}: can't write it: {error}", target.display()));
         let name = format!("{}.etcd", target.file_name().unwrap_or_default().to_string_lossy());
         let mut file = Fresh::create(&target.with_file_name(name)).map_err(unwritten)?;
-        context.say(
+        context.notice(
             "the bundle will hold a snapshot of etcd, including all Secrets; anyone who can read it can read them",
         )?;
         for endpoint in &self.args.endpoints {

@@ -15,10 +15,11 @@ use crate::sources::etcd::bolt::Fault;
 
 /// Arguments of `plimsoll etcd check`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll etcd check snapshot.db                 # exit code 1 if it is damaged
-  plimsoll etcd check snapshot.db --no-trailer    # the SHA-256 of a large file takes longer than all else
+#[command(after_help = "EXAMPLES
+  # exit code 1 if it is damaged
+  plimsoll etcd check snapshot.db
+  # the SHA-256 of a large file takes longer than all else
+  plimsoll etcd check snapshot.db --no-trailer
 
 CHECKS
   meta        both meta pages are valid            trailer     the SHA-256 that a snapshot ends with
@@ -110,12 +111,12 @@ fn structure(opened: &Opened, walk: &Walk, no_trailer: bool) -> Vec<Check> {
         ("key-order", Fault::Order, entries),
         ("entries", Fault::Entry, entries),
     ] {
-        let told = walk.damages.listed.iter().filter(|damage| damage.fault == fault).map(ToString::to_string);
+        let reported = walk.damages.listed.iter().filter(|damage| damage.fault == fault).map(ToString::to_string);
         checks.push(Check {
             name,
             checked: Some(checked),
             failed: walk.damages.counts[fault as usize],
-            what: told.collect(),
+            what: reported.collect(),
         });
     }
     checks.push(match &opened.database.store.free_list {

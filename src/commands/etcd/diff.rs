@@ -12,23 +12,22 @@ use crate::model::report::Report;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   plimsoll etcd diff yesterday.db today.db
-  plimsoll etcd diff bundle/             \
-                             # its first and its last database
-  plimsoll etcd diff yesterday.db today.db --objects \
-     -o csv > objects.csv
-  plimsoll etcd diff yesterday.db today.db --fail-on critical    # a namespace or a CRD \
-     was deleted")]
+  # its first and its last database
+  plimsoll etcd diff bundle/
+  plimsoll etcd diff yesterday.db today.db --objects -o csv > objects.csv
+  # a namespace or a CRD was deleted
+  plimsoll etcd diff yesterday.db today.db --fail-on critical")]
 pub(super) struct Args {
     /// The older database, as for usage; or a bundle with several.
     #[arg(value_name = "BEFORE")]
     before: String,
-    /// The newer database [default: of a bundle the first is compared with the last].
+    /// The newer database [default: compare a bundle's first with its last].
     #[arg(value_name = "AFTER")]
     after: Option<String>,
-    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    /// Key prefix of the apiserver's objects (default: /registry, /kubernetes.io and /openshift.io).
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
-    /// A row for each object that was added, removed or changed.
+    /// Print a row for each object that was added, removed or changed.
     #[arg(long)]
     objects: bool,
 }
@@ -61,7 +60,7 @@ pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -
             let ends = ends.ok_or_else(|| {
                 Error::Input(format!("{}: fewer than two etcd databases to compare; give two", question.before))
             })?;
-            context.say(format!("comparing {} and {}", ends[0].path, ends[1].path))?;
+            context.notice(format!("comparing {} and {}", ends[0].path, ends[1].path))?;
             ends
         }
     };

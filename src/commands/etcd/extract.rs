@@ -19,19 +19,20 @@ const MAX_NAMES_SHOWN: usize = 10;
 
 /// Arguments of `plimsoll etcd extract`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd extract monday.db --deleted-since tuesday.db > gone.yaml
-  plimsoll etcd extract monday.db --deleted-since tuesday.db -n web \\
-    --include-secrets --output-file gone.yaml
-  plimsoll etcd extract monday.db --resource deployments.apps -n web --name app-0
+  plimsoll etcd extract monday.db --deleted-since tuesday.db \\
+    -n web --include-secrets --output-file gone.yaml
+  plimsoll etcd extract monday.db --resource deployments.apps -n web \\
+    --name app-0
 
 FORMS
   -o yaml     (default) documents in the order in which they can be applied,
               with comments on what to look at
   -o json     one List
 
-Read the comments before you apply anything. What is removed, changed and left out: docs/commands/etcd-extract.md.")]
+Read the comments before you apply anything. What is removed, changed and left out: \
+docs/commands/etcd-extract.md.")]
 pub(super) struct Args {
     /// A snapshot (etcdctl snapshot save), or a copy of member/snap/db: a file (plain, .gz, .zst), or a folder that
     /// holds one.
@@ -61,7 +62,7 @@ pub(super) struct Args {
     /// Extract objects of a newer Kubernetes too, without unknown fields.
     #[arg(long)]
     lossy: bool,
-    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    /// Key prefix of the apiserver's objects (default: /registry, /kubernetes.io and /openshift.io).
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
     /// Write to this file, which only its owner can read, instead of standard output.
@@ -198,18 +199,18 @@ fn names(all: &[String]) -> String {
 
 /// Says what is extracted, and what is not.
 fn report_extracted(extracted: &Extracted, context: &mut Context<'_>) -> Result<(), Error> {
-    context.say(format!("{} extracted", counted(extracted.documents.len() as u64, "object")))?;
+    context.notice(format!("{} extracted", counted(extracted.documents.len() as u64, "object")))?;
     for (reason, left_out) in &extracted.left_out {
         // Few are named, except for Secrets: what is missing there is needed by others.
-        let told = match reason {
+        let reported = match reason {
             Reason::Secret => format!(": {}", names(left_out)),
             _ if context.settings.verbose => format!(": {}", left_out.join(", ")),
             _ => String::new(),
         };
-        context.say(format!("left out: {} {}{told}", left_out.len(), reason.explain()))?;
+        context.notice(format!("left out: {} {}{reported}", left_out.len(), reason.explain()))?;
     }
     for needed in &extracted.needed {
-        context.say(format!("{needed} is neither in the output nor in the newer snapshot: create it first"))?;
+        context.notice(format!("{needed} is neither in the output nor in the newer snapshot: create it first"))?;
     }
     Ok(())
 }

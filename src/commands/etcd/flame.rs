@@ -14,21 +14,20 @@ use crate::views::Format;
 
 /// Arguments of `plimsoll etcd flame`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd flame snapshot.db > keys.svg
   plimsoll etcd flame snapshot.db --weight history > history.svg
   plimsoll etcd flame now.db --diff before.db > change.svg
   plimsoll etcd flame snapshot.db -o folded | sort -t ' ' -k2 -nr | head
 
 FORMS
-  -o svg      (default) frames are resource, namespace, and what names have in common; with --diff red has grown and \
-  blue has shrunk
+  -o svg      (default) frames are resource, namespace, and what names have in common; with --diff red has \
+grown and blue has shrunk
   -o folded   a line for each of these: resource;namespace;name weight; with --diff both weights")]
 pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// What widths show.
+    /// Quantity that the widths of frames show.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     weight: Weight,
     /// Colour by the change against this database.

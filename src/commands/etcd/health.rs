@@ -12,9 +12,9 @@ use crate::views::text::plain;
 
 /// Arguments of `plimsoll etcd health`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  curl -s --cacert ca.crt --cert etcd.crt --key etcd.key https://10.0.0.11:2379/metrics | plimsoll etcd health -
+#[command(after_help = "EXAMPLES
+  curl -s --cacert ca.crt --cert etcd.crt --key etcd.key \\
+    https://10.0.0.11:2379/metrics | plimsoll etcd health -
   plimsoll etcd health bundle/ --fail-on warning")]
 pub(super) struct Args {
     /// Metrics pages of etcd members, and of apiservers: files, folders, globs, bundles, URLs, - for stdin.

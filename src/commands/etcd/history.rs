@@ -14,17 +14,15 @@ use crate::model::time::Micros;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   plimsoll etcd history snapshot.db
-  plimsoll etcd history snapshot.db --by \
-     resource --sort-by writes
+  plimsoll etcd history snapshot.db --by resource --sort-by writes
 
-The history reaches back to the last compaction: kube-apiserver compacts every 5 \
-     minutes what is older than 5 minutes. etcd keeps no times; those in
-the values (managedFields, creation, \
-     renewal of Leases) show how long it is.")]
+The history reaches back to the last compaction: kube-apiserver compacts every 5 minutes what is older than \
+5 minutes. etcd keeps no times; those in
+the values (managedFields, creation, renewal of Leases) show how long it is.")]
 pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// What rows are grouped by.
+    /// Group rows by this.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     by: By,
 }

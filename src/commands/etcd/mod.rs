@@ -48,9 +48,9 @@ enum Command {
     Top(top::Args),
     /// List hot keys and what compaction would return.
     History(history::Args),
-    /// Show how full pages are, and free pages.
+    /// Show page usage: how full pages are, and free pages.
     Pages(pages::Args),
-    /// Check a database: checksums, trees, values, leases, owners.
+    /// Check a database: checksums, B+ trees, values, leases, owner references.
     Check(check::Args),
     /// Show objects added, removed and changed between two databases.
     Diff(diff::Args),
@@ -61,7 +61,7 @@ enum Command {
     /// Take a snapshot of a member, and check it.
     #[cfg(feature = "live")]
     Pull(Box<pull::Args>),
-    /// Judge etcd health by metrics: disk, leader, watchers, size.
+    /// Check etcd health by metrics: disk, leader, watchers, size.
     Health(health::Args),
 }
 
@@ -72,7 +72,7 @@ pub(super) struct SourceArgs {
     /// holds one.
     #[arg(value_name = "SOURCE")]
     pub source: String,
-    /// Where the apiserver keeps its objects (default: /registry, /kubernetes.io and /openshift.io).
+    /// Key prefix of the apiserver's objects (default: /registry, /kubernetes.io and /openshift.io).
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Option<String>,
     #[command(flatten)]

@@ -10,8 +10,7 @@ use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd pages`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd pages snapshot.db
   plimsoll etcd pages member/snap/db -o json")]
 pub(super) struct Args {

@@ -22,8 +22,7 @@ const PASSWORD: &str = "PLIMSOLL_ETCD_PASSWORD";
 
 /// Arguments of `plimsoll etcd pull`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd pull --endpoints http://127.0.0.1:2379 -f snapshot.db
   cd /etc/kubernetes/pki/etcd
   plimsoll etcd pull --endpoints https://10.0.0.11:2379,https://10.0.0.12:2379 \\
@@ -31,15 +30,15 @@ EXAMPLES
   plimsoll etcd pull --endpoints https://etcd:2379 --cacert ca.crt \\
     --user root --password-file password -f snapshot.db
 
-A member reads its whole database for this: take one that is not the leader. A snapshot holds all Secrets: the file \
-is its owner's alone.")]
+A member reads its whole database for this: take one that is not the leader. A snapshot holds all Secrets: \
+the file is its owner's alone.")]
 pub(super) struct Args {
-    /// Members, with commas between; each is tried until one has sent all.
+    /// Members of etcd, separated by commas; each is tried until one has sent a whole snapshot.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true, value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
     #[command(flatten)]
     access: AccessFlags,
-    /// Where to write it; an older file is replaced once the new one is complete and verified.
+    /// Write the snapshot here; an older file is replaced once the new one is complete and verified.
     #[arg(short = 'f', long, value_name = "FILE", required = true)]
     output_file: PathBuf,
 }
@@ -108,7 +107,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let target = plain(&args.output_file.display().to_string()).into_owned();
     let unwritten = |error: std::io::Error| Error::Input(format!("{target}: can't write it: {error}"));
     let mut file = Fresh::create(&args.output_file).map_err(unwritten)?;
-    context.say("a snapshot contains all of etcd, including Secrets; anyone who can read the file can read them")?;
+    context.notice("a snapshot contains all of etcd, including Secrets; anyone who can read the file can read them")?;
     let mut failures = Vec::new();
     for (at, endpoint) in args.endpoints.iter().enumerate() {
         match one(endpoint, &access, &mut file, context) {
@@ -122,7 +121,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             Err(PullError::Member(what)) => {
                 let next = args.endpoints.get(at + 1);
                 if let Some(next) = next {
-                    context.say(format!(
+                    context.notice(format!(
                         "{what}; the partial snapshot is deleted, because members' snapshots differ. Trying {}",
                         next.name
                     ))?;

@@ -11,12 +11,11 @@ use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd split`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd split snapshot.db
 
-A resource is worth a move with a fifth of the bytes (live and history) or of the writes since the last compaction; \
-Events with a twentieth. Take a
+A resource is worth a move with a fifth of the bytes (live and history) or of the writes since the last \
+compaction; Events with a twentieth. Take a
 snapshot shortly before a compaction, so that it shows 5 minutes of writes.")]
 pub(super) struct Args {
     #[command(flatten)]

@@ -11,8 +11,7 @@ use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd top`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd top snapshot.db
   plimsoll etcd top snapshot.db --sort-by managed_fields_bytes --top 10
 

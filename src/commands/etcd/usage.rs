@@ -12,11 +12,11 @@ use crate::model::time::Micros;
 
 /// Arguments of `plimsoll etcd usage`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll etcd usage snapshot.db
   plimsoll etcd usage snapshot.db --by resource --sort-by history_bytes
-  plimsoll etcd usage snapshot.db --by owner              # ReplicaSets and Pods count with their Deployment
+  # ReplicaSets and Pods count with their Deployment
+  plimsoll etcd usage snapshot.db --by owner
   plimsoll etcd usage snapshot.db --by label:app.kubernetes.io/part-of
   plimsoll etcd usage snapshot.db --quota-bytes 8GiB --fail-on warning
 

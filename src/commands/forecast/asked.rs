@@ -52,7 +52,7 @@ pub(super) struct ForecastOptions {
     pub(super) moment: Option<Micros>,
     /// Whether series that ended are forecast from their own end.
     pub(super) with_ended: bool,
-    /// The name of series that have none.
+    /// Name for series that have none.
     pub(super) name: Option<String>,
     /// Which series, and their limits.
     pub(super) rules: Rules,

@@ -100,7 +100,7 @@ fn failed(error: StoreError) -> Error {
     Error::Input(error.to_string())
 }
 
-/// What to do about a folder that is no store.
+/// What to do about a folder that is not a store.
 fn refused(source: &str, error: &StoreError) -> String {
     match error {
         StoreError::NoStore(_) => format!(
@@ -242,8 +242,10 @@ fn file(
     match import::read(source, asked.name.as_deref(), &mut SeriesSink { all }) {
         Ok(imported) => {
             if imported.not_finite > 0 {
-                context
-                    .say(format!("{source}: {} left out: not finite numbers", counted(imported.not_finite, "value")))?;
+                context.notice(format!(
+                    "{source}: {} left out: not finite numbers",
+                    counted(imported.not_finite, "value")
+                ))?;
             }
             Ok(input(imported.samples, None))
         }

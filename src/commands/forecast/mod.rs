@@ -35,21 +35,22 @@ const PICTURES: usize = 6;
 /// have predicted its own past best. What is said is the date by which the limit is reached, the range around it, and
 /// how likely it is.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-SOURCE
+#[command(after_help = "SOURCE
   a store          the folder that plimsoll record keeps: all its series and their limits
-  CSV              first line: name,LABEL…,time,value in any order; may be packed with gzip or zstd; - for standard \
-  input
+  CSV              first line: name,LABEL…,time,value in any order; may be packed with gzip or zstd; - for \
+standard input
   Parquet          the same columns, or a store's own files
   JSON             what Prometheus answers to /api/v1/query_range
-  --prometheus     quotas, requests, nodes, objects, API requests, seats and etcd; --query adds series of your own
+  --prometheus     quotas, requests, nodes, objects, API requests, seats and etcd; --query adds series of \
+your own
 
 EXAMPLES
-  plimsoll forecast history                                  # the store: what fills up first
+  plimsoll forecast history  # the store: what fills up first
   plimsoll forecast history -n web --horizon 60d
   plimsoll forecast --prometheus http://prometheus:9090 --fail-on critical
   plimsoll forecast history --add 'web:+200 pods' --from 2027-01-15
-  plimsoll forecast queue.csv.gz --limit 'queue_depth=10k' --step 15m --horizon 2d --chart 1")]
+  plimsoll forecast queue.csv.gz --limit 'queue_depth=10k' --step 15m \\
+    --horizon 2d --chart 1")]
 pub struct Args {
     /// Stores that record keeps; CSV, Parquet or JSON files with series in time.
     #[arg(value_name = "SOURCE")]
@@ -67,17 +68,16 @@ pub struct Args {
     /// (repeatable).
     #[arg(long, value_name = "SERIES")]
     select: Vec<String>,
-    /// The length of an interval, whose highest value counts: auto, 1h, 1d, or another of which a day has a whole
-    /// number.
+    /// Length of an interval, whose highest value counts: auto, 1h, 1d, or another that divides a day.
     #[arg(long, value_name = "LENGTH", default_value = "auto", value_parser = asked::step)]
     step: Step,
-    /// How far to look ahead: 12h, 30d, 8w; no further than twice the history.
+    /// Forecast this far ahead: 12h, 30d, 8w; at most twice the history.
     #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"))]
     horizon: Micros,
     /// Seasons: auto, none, or lengths, 24h,7d.
     #[arg(long, value_name = "LENGTHS", default_value = "auto", value_parser = asked::season)]
     season: Season,
-    /// Exceptional times such as holidays, left out of the fit: CSV with the columns from, until and name.
+    /// Exclude exceptional times such as holidays from the fit: CSV with the columns from, until and name.
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Set the limit of matching series: REGEX=NUMBER, or a quantity; the first match wins (repeatable).
@@ -97,13 +97,13 @@ pub struct Args {
     #[arg(long, value_name = "LENGTH", default_value = "7d", value_parser = length_parser(1, "12h, 30d, 8w"),
         help_heading = "Limits")]
     critical_within: Micros,
-    /// What if this is added: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
+    /// Forecast with this added: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
     #[arg(long = "add", value_name = "WHAT", help_heading = "What if")]
     additions: Vec<String>,
-    /// What if there were so many nodes.
+    /// Forecast with this number of nodes.
     #[arg(long, value_name = "N", help_heading = "What if")]
     nodes: Option<u64>,
-    /// From when on: RFC 3339 or a date (default: now).
+    /// Date from which --add counts: RFC 3339 or a date (default: now).
     #[arg(long, value_name = "DATE", value_parser = asked::date, help_heading = "What if")]
     from: Option<Micros>,
     /// Add the forecast by step, and the history, to each row of json and yaml.
@@ -112,7 +112,7 @@ pub struct Args {
     /// Draw this many of the most urgent series; -o svg writes them as one picture.
     #[arg(long, value_name = "N")]
     chart: Option<usize>,
-    /// Forecast series that ended before the others too, each from its own end.
+    /// Also forecast series that ended before the others, each from its own end.
     #[arg(long)]
     ended: bool,
     /// Name for series without one, such as results of expressions in JSON.
@@ -225,7 +225,7 @@ fn make_report(
     notes.extend(asked.rules.given.unused(&targets));
     let forecasts = forecast_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
-    let told = ForecastInput {
+    let input = ForecastInput {
         inputs: read.inputs,
         step: read.step,
         horizon: question.horizon,
@@ -241,7 +241,7 @@ fn make_report(
     let again = |place: usize| {
         targets.get(place).map(|target| forecast(&target.grid, target.limit, &options)).unwrap_or_default()
     };
-    let mut report = report::report(&targets, &forecasts, &again, told);
+    let mut report = report::report(&targets, &forecasts, &again, input);
     if !plan.is_empty() {
         let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
         let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| forecast(grid, limit, &options));

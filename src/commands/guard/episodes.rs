@@ -23,32 +23,31 @@ const COLUMNS: [&str; 9] = ["id", "grade", "state", "from", "to", "cause", "conf
 
 /// Arguments of `plimsoll guard episodes`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll guard episodes /var/log/kubernetes/ --since -6h --fail-on critical     # for cron: 1 if users noticed \
-  something
-  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml      # reports those that begin, get \
-  worse, end
+#[command(after_help = "EXAMPLES
+  # for cron: 1 if users noticed something
+  plimsoll guard episodes /var/log/kubernetes/ --since -6h --fail-on critical
+  # reports those that begin, get worse, end
+  plimsoll guard episodes /var/log/kubernetes/ --follow --alerts alerts.yaml
 
 How episodes are found: docs/judge.md. All about one: plimsoll report, plimsoll compare SOURCE --episode ID.")]
 pub(super) struct Args {
-    /// Audit logs, metrics pages, bundles, stores: what report takes.
+    /// Audit logs, metrics pages, bundles, stores; the same as for report.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// Judge repeatedly as the sources grow; report outages, incidents and degraded episodes from now on.
+    /// Evaluate repeatedly as the sources grow; report outages, incidents and degraded episodes from now on.
     #[arg(long, conflicts_with_all = ["since", "until"])]
     follow: bool,
-    /// Time between judgements.
+    /// Time between evaluations.
     #[arg(long, value_name = "DURATION", default_value = "30s", requires = "follow",
         value_parser = duration_parser(1, "10s, 1m"))]
     every: Duration,
-    /// Length of the time that is judged; longer gives a better baseline, and is read in full each time.
+    /// Evaluate this much of the past; more gives a better baseline, and is read in full each time.
     #[arg(long, value_name = "DURATION", default_value = "30m", requires = "follow",
         value_parser = duration_parser(60, "30m, 2h"))]
     last: Duration,
-    /// End after this time [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: on SIGINT or SIGTERM].
     #[arg(long = "for", value_name = "DURATION", requires = "follow",
         value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,
@@ -118,7 +117,7 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(mail) = &mut mail {
         mail.end(context)?;
     }
-    context.say(format!("judged {}, reported {}", counted(rounds, "time"), counted(reported, "change")))
+    context.notice(format!("judged {}, reported {}", counted(rounds, "time"), counted(reported, "change")))
 }
 
 fn cells(own: &Episode) -> Vec<Value> {

@@ -25,16 +25,16 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   plimsoll guard events /var/log/kubernetes/ --since -1h
-  plimsoll guard events \
-     bundle/                          # databases in the bundle show what was deleted
-  plimsoll guard events \
-     audit.log --before yesterday.db --after today.db
-  plimsoll guard events audit.log --where user=bob@example.com \
-     --kind delete-namespace,delete-crd
-  plimsoll guard events audit.log --fail-on critical     # for cron: 1 where \
-     something critical was done
-  plimsoll guard events /var/log/kubernetes/ --follow --alerts alerts.yaml --owner \
-     platform    # reports them live
+  # databases in the bundle show what was deleted
+  plimsoll guard events bundle/
+  plimsoll guard events audit.log --before yesterday.db --after today.db
+  plimsoll guard events audit.log --where user=bob@example.com \\
+    --kind delete-namespace,delete-crd
+  # for cron: 1 where something critical was done
+  plimsoll guard events audit.log --fail-on critical
+  # reports them live
+  plimsoll guard events /var/log/kubernetes/ --follow --alerts alerts.yaml \\
+    --owner platform
 
 Kinds, severities, and limits of the audit log: docs/commands/guard.md.")]
 pub(super) struct Args {
@@ -43,18 +43,18 @@ pub(super) struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// Only operations that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=, <, <=,
-    /// as for traffic.
+    /// Report only operations that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=,
+    /// <, <=, as for traffic.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Only these kinds, with commas: docs/commands/guard.md has their names.
+    /// Report only these kinds, separated by commas (docs/commands/guard.md lists them).
     #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
     kinds: Vec<String>,
-    /// Only this severity and above.
+    /// Report only this severity and above.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     severity: Option<Severity>,
-    /// Longest pause between operations of one kind by one actor that form one row; ten pods deleted within it are
-    /// many.
+    /// Operations of one kind by one actor form one row if no pause between them is longer; ten pods deleted within it
+    /// are reported as many.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = length_parser(1, "30s, 5m"))]
     window: Micros,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// and the last are used.
     #[arg(long, value_name = "FILE.db", requires = "after")]
     before: Option<String>,
-    /// A database of etcd from afterwards.
+    /// A database of etcd from after the log.
     #[arg(long, value_name = "FILE.db", requires = "before")]
     after: Option<String>,
     #[command(flatten)]
@@ -128,12 +128,12 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
             question.sources.join(", ")
         )));
     }
-    let (told, outcome) = rollup::observe::<Watch>(found.streams, selection.clone(), context)?;
+    let (input, outcome) = rollup::observe::<Watch>(found.streams, selection.clone(), context)?;
     let between = match &question.databases {
         Some([before, after]) => Some(removed::between(before, after, context)?),
         None => removed::within(&question.sources, context)?,
     };
-    let Batch { mut operations, gone, mut seen } = Arc::unwrap_or_clone(told);
+    let Batch { mut operations, gone, mut seen } = Arc::unwrap_or_clone(input);
     seen.events -= once(&mut operations);
     operations.retain(|one| is_of_kinds(one, &question.kinds));
     let owners = owners(question, &operations, context)?;
@@ -144,7 +144,7 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     groups.retain(|group| question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == group.first.kind));
     let logged = outcome.total().within(selection.since, selection.until);
     let databases = between.map_or_else(Vec::new, |Between { files, .. }| files);
-    let told = GuardInput {
+    let input = GuardInput {
         inputs: outcome.inputs,
         logged,
         window: question.window,
@@ -152,7 +152,7 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
         least: question.severity.unwrap_or(Severity::Info),
         databases,
     };
-    let report = report(&groups, &seen, told);
+    let report = report(&groups, &seen, input);
     Ok(Answer::Report(Box::new(report), Rows::Operations(groups)))
 }
 

@@ -32,7 +32,7 @@ pub(super) struct FollowFlags {
     /// from --since.
     #[arg(long, conflicts_with_all = ["until", "before", "after"])]
     pub(super) follow: bool,
-    /// End after this time [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: on SIGINT or SIGTERM].
     #[arg(long = "for", value_name = "DURATION", requires = "follow",
         value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,
@@ -62,12 +62,12 @@ pub(super) fn run(
         context.lost(error)?;
     }
     for folder in &follower.waiting {
-        context.say(format!("{folder}: no audit log here yet; waiting for one"))?;
+        context.notice(format!("{folder}: no audit log here yet; waiting for one"))?;
     }
     let mut worker = One { observer: Watch::default(), selection: &selection };
     let mut wire = Tripwire::new(question.window);
     let is_over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
-    let mut told = 0;
+    let mut reported = 0;
     while !is_over() && !follower.is_done() {
         let next = Instant::now() + TICK;
         let is_new = |one: &Notable| {
@@ -75,7 +75,7 @@ pub(super) fn run(
         };
         let mut take = |batch: Batch| wire.take(batch, is_new);
         let more = follower.poll(&mut worker, &mut || !is_over() && Instant::now() < next, &mut take);
-        told += deliver(wire.news(least), mail.as_mut(), context)?;
+        reported += deliver(wire.news(least), mail.as_mut(), context)?;
         if !more {
             std::thread::sleep(IDLE);
         }
@@ -88,12 +88,16 @@ pub(super) fn run(
     if !follower.finish(&mut worker, &mut || Instant::now() < last, &mut take) {
         context.lost("ended before the logs were read to their end; allow more time")?;
     }
-    told += deliver(wire.news(least), mail.as_mut(), context)?;
+    reported += deliver(wire.news(least), mail.as_mut(), context)?;
     follower.outcome().losses.iter().try_for_each(|loss| context.lost(loss))?;
     if let Some(mail) = &mut mail {
         mail.end(context)?;
     }
-    context.say(format!("{} checked, {} reported", counted(wire.events(), "request"), counted(told, "operation")))
+    context.notice(format!(
+        "{} checked, {} reported",
+        counted(wire.events(), "request"),
+        counted(reported, "operation")
+    ))
 }
 
 /// Prints what is new, and sends it; how many there were.

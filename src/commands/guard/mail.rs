@@ -21,17 +21,17 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Flags of messages.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct MailFlags {
-    /// Send messages by the channels of this configuration (docs/alerts.md), at any hour.
+    /// Send alerts through the channels in this file (docs/alerts.md), at any hour.
     #[arg(long, value_name = "FILE", requires = "follow")]
     alerts: Option<PathBuf>,
-    /// Send them to this owner of the configuration [default: its default].
+    /// Send alerts to this owner, as the file names it [default: the file's default owner].
     #[arg(long, value_name = "NAME", requires = "alerts")]
     owner: Option<String>,
     /// Keep the state (sent and pending messages) in this folder [default: plimsoll/guard in the user's state
     /// folder].
     #[arg(long, value_name = "DIR", requires = "alerts")]
     state: Option<PathBuf>,
-    /// Try to deliver for this long at a time; reading pauses meanwhile.
+    /// Try to deliver for at most this long at a time; reading pauses meanwhile.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts",
         value_parser = duration_parser(0, "30s, 5m, 12h"))]
     give_up: Duration,

@@ -21,17 +21,16 @@ use std::collections::{BTreeMap, HashSet};
 /// Arguments of `plimsoll guard policies`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
-  plimsoll guard policies bundle/                        # what they would have \
-     denied, allowed, or can't be decided
-  plimsoll guard policies --audit-only | kubectl apply --server-side -f -  \
-       # first only warn, and note it in the audit log
-  plimsoll guard policies --only roots,critical-objects | \
-     kubectl apply --server-side -f -
-  plimsoll guard policies --opens '0 9 * * 1-5' --closes '0 16 * * 1-5' \
-     --time-zone Europe/Berlin --image IMAGE-WITH-KUBECTL
+  # what they would have denied, allowed, or can't be decided
+  plimsoll guard policies bundle/
+  # first only warn, and note it in the audit log
+  plimsoll guard policies --audit-only | kubectl apply --server-side -f -
+  plimsoll guard policies --only roots,critical-objects | kubectl apply \\
+    --server-side -f -
+  plimsoll guard policies --opens '0 9 * * 1-5' --closes '0 16 * * 1-5' \\
+    --time-zone Europe/Berlin --image IMAGE-WITH-KUBECTL
 
-What each protects, how to confirm a number or name, and \
-     what CEL can't express: docs/commands/guard.md.")]
+What each protects, how to confirm a number or name, and what CEL can't express: docs/commands/guard.md.")]
 pub(super) struct Args {
     /// Audit logs, or bundles with databases of etcd: replay the policies over their requests. None: print the
     /// policies.
@@ -43,7 +42,7 @@ pub(super) struct Args {
     /// used.
     #[arg(long, value_name = "FILE.db", requires = "sources")]
     before: Option<String>,
-    /// Only these policies, with commas.
+    /// Print only these policies, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
     /// Write bindings that warn and audit, and deny nothing.
@@ -72,13 +71,13 @@ pub(super) struct Args {
     /// it.
     #[arg(long, value_name = "CRON", requires_all = ["closes", "image"], value_parser = schedule)]
     opens: Option<String>,
-    /// When it closes.
+    /// When the change window closes.
     #[arg(long, value_name = "CRON", requires = "opens", value_parser = schedule)]
     closes: Option<String>,
-    /// The time zone of both.
+    /// The time zone of --opens and --closes.
     #[arg(long, value_name = "ZONE", default_value = "UTC", requires = "opens", value_parser = zone)]
     time_zone: String,
-    /// An image that has kubectl, for these CronJobs.
+    /// An image with kubectl, for the CronJobs of --opens and --closes.
     #[arg(long, value_name = "IMAGE", requires = "opens", value_parser = name)]
     image: Option<String>,
 }
@@ -227,8 +226,9 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         }
         _ => Span::default(),
     };
-    let told = PoliciesInput { inputs: outcome.inputs, window, events, beyond, database, top: context.settings.top };
-    context.print(&report(policies, terms, &requests, &known, told), FailOn::Never)
+    let reported =
+        PoliciesInput { inputs: outcome.inputs, window, events, beyond, database, top: context.settings.top };
+    context.print(&report(policies, terms, &requests, &known, reported), FailOn::Never)
 }
 
 /// What a database and captured objects say of the objects that were asked about, and where from.

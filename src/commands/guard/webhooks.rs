@@ -20,18 +20,17 @@ use serde_json::Value;
 /// Arguments of `plimsoll guard webhooks`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
-  kubectl get \
-     validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces -o json > hooks.json
-  plimsoll guard \
-     webhooks hooks.json                     # what is wrong with them
-  plimsoll guard webhooks hooks.json \
-     /var/log/kubernetes/     # and which requests they are asked about
-  plimsoll guard webhooks hooks.json \
-     scrapes/            # and how fast they are, and whether calls fail
-  plimsoll guard webhooks bundle/           \
-                  # all of it; configurations also from a database of etcd
-  plimsoll guard webhooks bundle/ \
-     --fail-on critical
+  # all of a bundle: configurations (also from a database of etcd), requests, latency
+  plimsoll guard webhooks bundle/
+  plimsoll guard webhooks bundle/ --fail-on critical
+  kubectl get -o json \\
+    validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces > hooks.json
+  # configurations alone: what is wrong with them
+  plimsoll guard webhooks hooks.json
+  # with audit logs: which requests they check
+  plimsoll guard webhooks hooks.json /var/log/kubernetes/
+  # with metrics: latency and failures
+  plimsoll guard webhooks hooks.json scrapes/
 
 How requests are matched to webhooks, and limits: docs/commands/guard-webhooks.md.")]
 pub(super) struct Args {
@@ -52,7 +51,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         )));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let (webhooks, namespaces, mut told) = configured(args, context)?;
+    let (webhooks, namespaces, mut input) = configured(args, context)?;
     // What is no log and no page may be a file of configurations.
     let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
     for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. } | SourceError::Stray { .. }))
@@ -61,10 +60,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
-    told.inputs.extend(read.inputs);
-    told.has_logs = !found.streams.is_empty();
+    input.inputs.extend(read.inputs);
+    input.has_logs = !found.streams.is_empty();
     let mut seen = Seen::default();
-    if told.has_logs {
+    if input.has_logs {
         let selection = Selection { since, until, ..Selection::default() };
         let make = || Chosen {
             observer: Counter::new(&webhooks, &namespaces),
@@ -74,10 +73,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         };
         let (counted, outcome) = rollup::pass(found.streams, &selection, make, Seen::merge, context)?;
         seen = counted;
-        told.inputs.extend(outcome.inputs);
+        input.inputs.extend(outcome.inputs);
     }
-    told.top = context.settings.asked_top();
-    context.print(&report(&webhooks, &seen, &measured(&facts), &namespaces, told), FailOn::Never)
+    input.top = context.settings.asked_top();
+    context.print(&report(&webhooks, &seen, &measured(&facts), &namespaces, input), FailOn::Never)
 }
 
 /// The configurations, the labels of namespaces, and where they come from: files of objects, else a database of etcd.
@@ -86,7 +85,7 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     for error in &errors {
         context.lost(error)?;
     }
-    let mut told = WebhooksInput { inputs, ..WebhooksInput::default() };
+    let mut input = WebhooksInput { inputs, ..WebhooksInput::default() };
     // Of several captures the last that has configurations; each reports all namespaces that it holds.
     let has = |objects: &Objects| {
         objects.has("ValidatingWebhookConfiguration") || objects.has("MutatingWebhookConfiguration")
@@ -96,8 +95,8 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     };
     let mut namespaces: Namespaces = captures.iter().flat_map(|capture| labels(&capture.objects)).collect();
     if let Some(capture) = captures.into_iter().rev().find(|capture| has(&capture.objects)) {
-        "the given objects".clone_into(&mut told.source);
-        return Ok((capture.objects.webhooks, namespaces, told));
+        "the given objects".clone_into(&mut input.source);
+        return Ok((capture.objects.webhooks, namespaces, input));
     }
     let wanted = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "namespaces"];
     let is_wanted = |key: &crate::model::registry::ObjectKey<'_>| wanted.contains(&key.resource);
@@ -114,6 +113,6 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
         read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;
     }
     namespaces.extend(labels(&objects));
-    told.source = path;
-    Ok((objects.webhooks, namespaces, told))
+    input.source = path;
+    Ok((objects.webhooks, namespaces, input))
 }

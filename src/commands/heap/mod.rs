@@ -61,24 +61,25 @@ struct WhatArgs {
     /// Show only the outermost match and its callees.
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     show_from: Option<Regex>,
-    /// Use this one of several processes: the name of its folder, or an apiserver's host:port.
+    /// Use only this process: the name of its folder, or an apiserver's host:port.
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll heap top heap.pb.gz
   plimsoll heap top bundle/ --by package --top 10
-  plimsoll heap top heap.pb.gz --focus 'handlers.ListResource' --sample-type alloc_space
+  plimsoll heap top heap.pb.gz --focus 'handlers.ListResource' \\
+    --sample-type alloc_space
   kubectl get --raw /debug/pprof/heap | plimsoll heap top -
-  plimsoll heap top --context prod                # live: all apiservers of the cluster, added up")]
+  # live: all apiservers of the cluster, added up
+  plimsoll heap top --context prod")]
 struct TopArgs {
     /// Profiles: files, globs, URLs, - for stdin, all added up; of a folder or bundle the latest. None: a live cluster.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
-    /// What a row shows.
+    /// Group rows by this.
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
@@ -90,8 +91,7 @@ struct TopArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll heap flame heap.pb.gz > heap.svg
   plimsoll heap flame bundle/ --focus storage/cacher > cache.svg
   plimsoll heap flame now.pb.gz --diff before.pb.gz > change.svg
@@ -116,16 +116,15 @@ struct FlameArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll heap diff before.pb.gz after.pb.gz
-  plimsoll heap diff bundle/                      # its first profile and its last
+  plimsoll heap diff bundle/  # its first profile and its last
   plimsoll heap diff before/ after/ --by package --sort-by cum_change")]
 struct DiffArgs {
     /// Two profiles, the older first; of a folder each the latest. Or one folder or bundle: its first and its last.
     #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
     sources: Vec<String>,
-    /// What a row shows.
+    /// Group rows by this.
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
@@ -400,7 +399,7 @@ fn draw(question: &question::HeapFlame, kube: Option<&KubeFlags>, context: &mut 
         }
         tree.subtitle = parts.join(", ");
         for idle in &selection.idle {
-            context.say(format!("{idle} matches nothing in this profile"))?;
+            context.notice(format!("{idle} matches nothing in this profile"))?;
         }
     }
     (tree.is_code, tree.compares) = (true, !before.is_empty());

@@ -22,16 +22,14 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Without --yes nothing is changed: the plan and what it should free are printed.
 
 EXAMPLES
-  \
-     plimsoll memory reclaim --component kube-apiserver                           what would be done
-  plimsoll \
-     memory reclaim --component kube-apiserver --yes                     until the working set is all that is left
-  \
-     plimsoll memory reclaim kubepods.slice --until headroom=20% --most 100% --yes
-  plimsoll memory reclaim --unit \
-     etcd --until 'cache<2GiB' --yes --even-etcd
-  plimsoll memory reclaim --component kube-apiserver --daemon \
-     --high 90% --low 80% --yes")]
+  # what would be done
+  plimsoll memory reclaim --component kube-apiserver
+  # until the working set is all that is left
+  plimsoll memory reclaim --component kube-apiserver --yes
+  plimsoll memory reclaim kubepods.slice --until headroom=20% --most 100% --yes
+  plimsoll memory reclaim --unit etcd --until 'cache<2GiB' --yes --even-etcd
+  plimsoll memory reclaim --component kube-apiserver --daemon --high 90% \\
+    --low 80% --yes")]
 pub(super) struct Args {
     /// Cgroups: a path, the id of a pod or container, a unit.
     #[arg(value_name = "SOURCE", required_unless_present_any = ["pid", "unit", "component"])]
@@ -39,35 +37,35 @@ pub(super) struct Args {
     /// Reclaim; without this, only print the plan.
     #[arg(long)]
     yes: bool,
-    /// Also where etcd runs in the cgroup: its cache is its database, which it reads again at once.
+    /// Reclaim even if etcd runs in the cgroup: its page cache is its database, which it then reads again.
     #[arg(long)]
     even_etcd: bool,
-    /// Reclaim this much per step.
+    /// Reclaim this much in each step.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = step)]
     step: u64,
     /// Stop at: working-set (no inactive cache left), headroom=20% (of the limit free), cache<2GiB.
     #[arg(long, value_name = "GOAL", default_value = "working-set", value_parser = until)]
     until: Until,
-    /// Free at most this: a share of what is reclaimable, or a size.
+    /// Reclaim at most this: a share of the reclaimable memory, or a size.
     #[arg(long, value_name = "SHARE|SIZE", default_value = "50%", value_parser = most)]
     most: Most,
-    /// Wait this long after each step, to see whether the cache is read again.
+    /// Wait this long after each step to see whether the cache is read again.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_every)]
     pause: Duration,
-    /// Method: by default the first that the cgroup has of memory.reclaim, memory.high, memory.force_empty (no
-    /// processes), memory.limit_in_bytes.
-    #[arg(long, value_enum, value_name = "FILE")]
+    /// Kernel interface to use [default: the first that the cgroup has of memory.reclaim, memory.high,
+    /// memory.force_empty (no processes), memory.limit_in_bytes].
+    #[arg(long, value_enum, value_name = "METHOD")]
     method: Option<Method>,
-    /// Where temporarily lowered limits are written down, so that the next run can restore them.
+    /// Keep temporarily lowered limits in this folder, so that the next run can restore them.
     #[arg(long, value_name = "DIR", default_value_os_t = reclaim::default_state())]
     state: PathBuf,
-    /// Keep running: when usage is above --high, reclaim down to --low.
+    /// Keep running: when usage is above --high, reclaim down to --low (with --yes).
     #[arg(long)]
     daemon: bool,
-    /// With --daemon: begin at this share of the limit.
+    /// With --daemon: start above this share of the limit.
     #[arg(long, value_name = "SHARE", default_value = "90%", value_parser = share, requires = "daemon")]
     high: f64,
-    /// With --daemon: end at this share of the limit.
+    /// With --daemon: stop at this share of the limit.
     #[arg(long, value_name = "SHARE", default_value = "80%", value_parser = share, requires = "daemon")]
     low: f64,
     /// With --daemon: time between checks.
@@ -111,9 +109,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     // First of all: what a run that was killed has left, of whichever group.
     for repaired in reclaim::repair(&args.state, !args.yes) {
         match repaired {
-            Repaired::Restored(what) if args.yes => context.say(format!("restored: {what}"))?,
+            Repaired::Restored(what) if args.yes => context.notice(format!("restored: {what}"))?,
             Repaired::Restored(what) => context.lost(format!("{what}; --yes restores it"))?,
-            Repaired::Changed(what) => context.say(what)?,
+            Repaired::Changed(what) => context.notice(what)?,
             Repaired::Failed(what) => context.lost(what)?,
             Repaired::Fine => {}
         }
@@ -135,19 +133,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.print(&reclaimed::report(&outcomes), FailOn::Never)?;
         return if refused { Err(Error::Input("nothing was changed; see above".to_owned())) } else { Ok(()) };
     }
-    let mut said: HashMap<String, String> = HashMap::new();
+    let mut warned: HashMap<String, String> = HashMap::new();
     let mut printed = 0;
     while !stop.load(Ordering::Relaxed) {
         // Pods come and go: names are looked up again each time.
         match find(context) {
             Ok((machine, live)) => {
                 for group in &live {
-                    let Some(outcome) = watched(args, &machine, group, &stop, &mut said, context)? else { continue };
+                    let Some(outcome) = watched(args, &machine, group, &stop, &mut warned, context)? else { continue };
                     print_again(&reclaimed::report(&[outcome]), printed, context)?;
                     printed += 1;
                 }
             }
-            Err(Error::Input(why)) => say_once(&mut said, "", why, context)?,
+            Err(Error::Input(why)) => notice_once(&mut warned, "", why, context)?,
             Err(other) => return Err(other),
         }
         sleep_until(Instant::now() + args.every, &stop);
@@ -155,15 +153,15 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn say_once(
-    said: &mut HashMap<String, String>,
+fn notice_once(
+    warned: &mut HashMap<String, String>,
     about: &str,
     what: String,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    if said.get(about) != Some(&what) {
-        context.say(&what)?;
-        said.insert(about.to_owned(), what);
+    if warned.get(about) != Some(&what) {
+        context.notice(&what)?;
+        warned.insert(about.to_owned(), what);
     }
     Ok(())
 }
@@ -174,7 +172,7 @@ fn watched(
     machine: &Machine,
     group: &Group,
     stop: &AtomicBool,
-    said: &mut HashMap<String, String>,
+    warned: &mut HashMap<String, String>,
     context: &mut Context<'_>,
 ) -> Result<Option<Outcome>, Error> {
     let Some(sample) = read(group, context)? else { return Ok(None) };
@@ -183,21 +181,21 @@ fn watched(
         Some(fill) if fill < args.high => return Ok(None),
         Some(_) => {}
         None => {
-            say_once(said, &group.path, format!("{}: has no limit, which --until requires", group.path), context)?;
+            notice_once(warned, &group.path, format!("{}: has no limit, which --until requires", group.path), context)?;
             return Ok(None);
         }
     }
     let Some(outcome) = one(args, machine, group, Until::Usage(args.low), stop, context)? else { return Ok(None) };
     if outcome.refused || !args.yes || outcome.steps.is_empty() {
         let did = if args.yes { "" } else { "dry run: " };
-        say_once(said, &group.path, format!("{}: {did}{}", group.path, outcome.ended), context)?;
+        notice_once(warned, &group.path, format!("{}: {did}{}", group.path, outcome.ended), context)?;
         return Ok(None);
     }
-    said.remove(&group.path);
+    warned.remove(&group.path);
     Ok(Some(outcome))
 }
 
-/// Plans, and with `--yes` acts on, one group. `None` if it is gone.
+/// Plans, and with `--yes` acts on, one group. `None` if it no longer exists.
 fn one(
     args: &Args,
     machine: &Machine,
@@ -333,7 +331,7 @@ fn act(
         let shown = |amount: Option<Amount>| {
             amount.and_then(Amount::number).map_or("none".to_owned(), |limit| bytes(limit as f64))
         };
-        context.say(format!(
+        context.notice(format!(
             "{}: another program changed its limit meanwhile, from {} to {}",
             group.path,
             shown(limit(&outcome.before)),

@@ -22,19 +22,20 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
-  plimsoll memory show --component kube-apiserver          cache or heap?
-  \
-     plimsoll memory show / --recursive --top 0               all cgroups of the machine
-  plimsoll memory show \
-     --pid 4711 --over 60s               with the changes within a minute
-  plimsoll memory show --root /host \
-     --component etcd       from a container
-  plimsoll memory show --component kube-apiserver --heap heap.txt      \
-     with what /debug/pprof/heap?debug=1 gave
-  plimsoll memory show samples/list-storm                  a bundle; \
-     its metrics and profiles tell Go's heap
-  plimsoll memory show copy/ --host-memory 32GiB           copies of \
-     memory.stat and its siblings")]
+  # cache or heap?
+  plimsoll memory show --component kube-apiserver
+  # all cgroups of the machine
+  plimsoll memory show / --recursive --top 0
+  # with the changes within a minute
+  plimsoll memory show --pid 4711 --over 60s
+  # from a container
+  plimsoll memory show --root /host --component etcd
+  # with what /debug/pprof/heap?debug=1 gave
+  plimsoll memory show --component kube-apiserver --heap heap.txt
+  # a bundle; its metrics and profiles show Go's heap
+  plimsoll memory show samples/list-storm
+  # copies of memory.stat and its siblings
+  plimsoll memory show copy/ --host-memory 32GiB")]
 pub(super) struct Args {
     /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default:
     /// the machine's top group].
@@ -103,7 +104,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
         copies = moment::of_groups(copies, moment, context)?;
     }
     let host = groups.host_memory;
-    let mut told = MemoryInput::default();
+    let mut given_input = MemoryInput::default();
     let mut seen = Vec::new();
     for series in &copies {
         let Some((last, before)) = last_of(series) else { continue };
@@ -114,7 +115,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
             problems += sample.problems.len() as u64;
             first_error = first_error.or_else(|| sample.problems.first().cloned());
         }
-        told.inputs.push(InputReport {
+        given_input.inputs.push(InputReport {
             path: series.place.clone(),
             kind: "cgroup",
             bytes: series.bytes,
@@ -148,7 +149,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
             continue;
         }
         let Some(sample) = read(group, context)? else { continue };
-        told.inputs.push(InputReport {
+        given_input.inputs.push(InputReport {
             path: group.folder.display().to_string(),
             kind: "cgroup",
             records: 1,
@@ -159,10 +160,10 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
     if seen.is_empty() {
         return Err(Error::Input("none of the cgroups could be read".to_owned()));
     }
-    heaps_by_metrics(question, &seen, &mut told, context)?;
-    heaps_by_profiles(question, &seen, &mut told, context)?;
+    heaps_by_metrics(question, &seen, &mut given_input, context)?;
+    heaps_by_profiles(question, &seen, &mut given_input, context)?;
     let of = arranged(seen, context)?;
-    let mut report = report::show(&of, told);
+    let mut report = report::show(&of, given_input);
     if let Some(top) = context.settings.top.filter(|top| *top > 0) {
         report.shown = Some(top);
     }
@@ -192,7 +193,7 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
 fn heaps_by_metrics(
     question: &question::MemoryShow,
     seen: &[Seen],
-    told: &mut MemoryInput,
+    given_input: &mut MemoryInput,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let sources = named_or_bundles(&question.metrics, &question.sources);
@@ -207,10 +208,10 @@ fn heaps_by_metrics(
         }
     }
     let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
-    told.inputs.extend(read.inputs);
-    told.heaps = heap::of_metrics(&facts, seen);
-    if told.heaps.is_empty() && !question.metrics.is_empty() {
-        told.notes.push("The metrics have no Go heap of these cgroups (matched by folder name).".to_owned());
+    given_input.inputs.extend(read.inputs);
+    given_input.heaps = heap::of_metrics(&facts, seen);
+    if given_input.heaps.is_empty() && !question.metrics.is_empty() {
+        given_input.notes.push("The metrics have no Go heap of these cgroups (matched by folder name).".to_owned());
     }
     Ok(())
 }
@@ -219,7 +220,7 @@ fn heaps_by_metrics(
 fn heaps_by_profiles(
     question: &question::MemoryShow,
     seen: &[Seen],
-    told: &mut MemoryInput,
+    given_input: &mut MemoryInput,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let sources = named_or_bundles(&question.heap, &question.sources);
@@ -240,13 +241,13 @@ fn heaps_by_profiles(
     for profiles::Taken { instance, profile } in &taken {
         let heap = heap::of_profile(instance, &profile.stacks, seen, taken.len() == 1);
         if heap.is_none() && !question.heap.is_empty() {
-            told.notes.push(format!(
+            given_input.notes.push(format!(
                 "{}: its folder's name matches none of these cgroups, or it is not a heap profile.",
                 profile.path
             ));
         }
         heaps.extend(heap);
-        told.inputs.push(InputReport {
+        given_input.inputs.push(InputReport {
             path: profile.path.clone(),
             kind: "heap",
             bytes: profile.bytes,
@@ -254,8 +255,8 @@ fn heaps_by_profiles(
             ..InputReport::default()
         });
     }
-    told.notes.extend(heap::notes(&heaps, &told.heaps, seen));
-    told.heaps.extend(heaps);
+    given_input.notes.extend(heap::notes(&heaps, &given_input.heaps, seen));
+    given_input.heaps.extend(heaps);
     Ok(())
 }
 

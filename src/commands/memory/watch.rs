@@ -24,11 +24,12 @@ const RATES: Micros = 60 * SECOND;
 /// Samples that a chart can show.
 const CHART: usize = 600;
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
+#[command(after_help = "EXAMPLES
   plimsoll memory watch --component kube-apiserver
-  plimsoll memory watch --component kube-apiserver -o json | jq -c '.rows[0] | {at, usage, verdict}'
-  plimsoll memory watch kubepods.slice --every 15s -q --textfile /var/lib/node_exporter/textfile/plimsoll_memory.prom
+  plimsoll memory watch --component kube-apiserver -o json \\
+    | jq -c '.rows[0] | {at, usage, verdict}'
+  plimsoll memory watch kubepods.slice --every 15s -q --textfile \\
+    /var/lib/node_exporter/textfile/plimsoll_memory.prom
   plimsoll memory watch --pid 4711 --for 2m --until 1h --fail-on warning")]
 pub(super) struct Args {
     /// Cgroups: a path, the id of a pod or container, a unit [default: the machine's top group].
@@ -37,14 +38,14 @@ pub(super) struct Args {
     /// Time between samples.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_every)]
     every: Duration,
-    /// Report a verdict as a finding after this time.
+    /// Report a verdict as a finding once it has lasted this long.
     #[arg(long = "for", value_name = "DURATION", default_value = "1m", value_parser = parse_every)]
     holds: Duration,
-    /// End after this time [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: on SIGINT or SIGTERM].
     #[arg(long, value_name = "DURATION", value_parser = parse_every)]
     until: Option<Duration>,
-    /// Also write the last sample for Prometheus' node_exporter (its textfile collector) into this file, replaced as a
-    /// whole.
+    /// Also write the last sample to this file for the textfile collector of Prometheus' node_exporter; replaced
+    /// atomically.
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +91,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut past: Vec<Vec<Seen>> = Vec::new();
     let mut printed = 0;
     // Of each finding that was ever made, the gravest form: what `--fail-on` is measured by at the end.
-    let mut told: HashMap<String, Severity> = HashMap::new();
+    let mut reported: HashMap<String, Severity> = HashMap::new();
     let mut next = Instant::now();
     while !stop.load(Ordering::Relaxed) && end.is_none_or(|end| next <= end) {
         sleep_until(next, &stop);
@@ -107,11 +108,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             continue;
         }
         for finding in &findings {
-            let is_new = told
+            let is_new = reported
                 .insert(finding.fingerprint.clone() + &finding.id, finding.severity)
                 .is_none_or(|old| old < finding.severity);
             if is_new && (context.settings.format != Format::Table || !context.io.out_is_terminal) {
-                context.say(format!("{}: {}", finding.severity.name(), finding.summary))?;
+                context.notice(format!("{}: {}", finding.severity.name(), finding.summary))?;
             }
         }
         past.push(seen);
@@ -150,7 +151,7 @@ fn look(
 ) -> Result<(Vec<Seen>, Vec<Finding>), Error> {
     let (mut all, mut findings) = (Vec::new(), Vec::new());
     for group in groups {
-        // A group that is gone was reported once.
+        // A removed group was reported once.
         if !group.folder.is_dir() && watched.get(&group.path).is_some_and(|watched| watched.past.is_empty()) {
             continue;
         }

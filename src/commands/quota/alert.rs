@@ -25,16 +25,16 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Tell owners whose quotas come near their limits.
+/// Notify owners whose quotas come near their limits.
 ///
 /// Each owner gets one message with all that is theirs: when something comes nearer to its limit, again after --repeat
 /// if it still stands, and once when all is over; in working hours, but for what is critical. What could not be
 /// delivered is sent at the next run. Exit codes: 0 all that was due is delivered, 2 usage, 3 something could not be
 /// read or delivered.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll quota alert --alerts alerts.yaml --dry-run          # who would get what, and when
+#[command(after_help = "EXAMPLES
+  # who would get what, and when
+  plimsoll quota alert --alerts alerts.yaml --dry-run
   plimsoll quota alert --alerts alerts.yaml --state /var/lib/plimsoll/alerts
   plimsoll quota alert captures/ --alerts alerts.yaml --warn 70% --days 14
 
@@ -159,7 +159,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let is_printed = config.channels.iter().any(|channel| channel.way == ChannelKind::Stdout);
     if is_printed {
         // The messages themselves are on stdout.
-        return report.lead.iter().try_for_each(|line| context.say(line));
+        return report.lead.iter().try_for_each(|line| context.notice(line));
     }
     context.print(&report, FailOn::Never)
 }
@@ -185,7 +185,7 @@ fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen,
     let mut read = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = check::look(&mut read, &sources.namespaces, config);
     if checked.is_empty() {
-        context.say("no quotas in these sources; open alerts stay open")?;
+        context.notice("no quotas in these sources; open alerts stay open")?;
     }
     // What is missing is over only if all could be read.
     let lost = matches!(context.verdict(), Err(Error::Partial));

@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Thresholds and owners")]
 pub(super) struct Flags {
-    /// A quota is near its limit from this share on (default 80%).
+    /// Warn from this share of a quota on (default 80%).
     #[arg(long, value_name = "SHARE", value_parser = share)]
     warn: Option<f64>,
-    /// It is critical from this share on (default 95%).
+    /// Critical from this share of a quota on (default 95%).
     #[arg(long, value_name = "SHARE", value_parser = share)]
     critical: Option<f64>,
-    /// It is also critical if its trend reaches the limit within this many days.
+    /// Also critical if the trend reaches the limit within this many days.
     #[arg(long, value_name = "DAYS")]
     days: Option<f64>,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
@@ -70,10 +70,11 @@ pub(super) fn config(question: &question::QuotaCheck) -> Result<Config, Error> {
 
 /// How full quotas are, how fast they fill, and when they will be full.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll quota check                            # the live cluster; exit code 1 if a quota is critical
-  plimsoll quota check captures/ --days 14        # critical as well if full within two weeks at its trend
+#[command(after_help = "EXAMPLES
+  # the live cluster; exit code 1 if a quota is critical
+  plimsoll quota check
+  # critical as well if full within two weeks at its trend
+  plimsoll quota check captures/ --days 14
   plimsoll quota check --warn 70% --fail-on warning
 
 A trend needs 7 full days of history: several captures, a store that record keeps, or Prometheus.")]
@@ -109,8 +110,9 @@ pub(super) fn answer(
     let mut inputs = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
     let checked = look(&mut inputs, &question.source.namespaces, &config);
     if inputs.quotas.standings.is_empty() {
-        context
-            .say("no quotas in these sources: give objects with ResourceQuotas, a store, or a cluster that has some")?;
+        context.notice(
+            "no quotas in these sources: give objects with ResourceQuotas, a store, or a cluster that has some",
+        )?;
     }
     let Inputs { quotas, inputs, .. } = inputs;
     let (sort_by, top) = (sort_by.as_deref(), context.settings.top);

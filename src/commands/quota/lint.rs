@@ -12,11 +12,10 @@ use crate::model::units::counted;
 
 /// What is wrong with quotas, requests and limits as they stand.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll quota lint                                 the kubeconfig's cluster
-  plimsoll quota lint incident/ -n web                one namespace of a bundle
-  plimsoll quota lint --fail-on critical              for CI: exit code 1")]
+#[command(after_help = "EXAMPLES
+  plimsoll quota lint                     # the kubeconfig's cluster
+  plimsoll quota lint incident/ -n web    # one namespace of a bundle
+  plimsoll quota lint --fail-on critical  # for CI: exit code 1")]
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
@@ -52,13 +51,13 @@ pub(super) fn answer(
     }
     if inputs.objects.kinds.is_empty() {
         let note = "only series were read: without pods, workloads and namespaces only oversized quotas can be found";
-        context.say(note)?;
+        context.notice(note)?;
     } else if !inputs.objects.has("Pod") {
-        context.say("no pods were read: missing requests can't be found")?;
+        context.notice("no pods were read: missing requests can't be found")?;
     }
     let findings = lint::lint(&inputs.objects, &inputs.quotas, &rules);
     if context.settings.verbose {
-        context.say(format!("looked at {}", counted(inputs.objects.namespaces.len() as u64, "namespace")))?;
+        context.notice(format!("looked at {}", counted(inputs.objects.namespaces.len() as u64, "namespace")))?;
     }
     Ok(Answer::of(report::linted(findings, inputs.quotas.at, inputs.inputs, context.settings.top)))
 }

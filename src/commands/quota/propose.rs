@@ -23,10 +23,11 @@ use std::path::{Path, PathBuf};
 ///
 /// With -o yaml it prints ResourceQuotas for kubectl apply --server-side -f -. It changes nothing itself.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll quota propose incident/ -n web                       peak of usage and 20 % headroom, beside today's quotas
-  plimsoll quota propose --prometheus http://prometheus:9090    from sixty days of kube-state-metrics
+#[command(after_help = "EXAMPLES
+  # peak of usage and 20 % headroom, beside today's quotas
+  plimsoll quota propose incident/ -n web
+  # from sixty days of kube-state-metrics
+  plimsoll quota propose --prometheus http://prometheus:9090
   plimsoll quota propose history/ -o yaml | kubectl apply --server-side -f -")]
 pub struct Args {
     #[command(flatten)]
@@ -37,7 +38,7 @@ pub struct Args {
     /// What to add to the peak.
     #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = share)]
     headroom: f64,
-    /// A shorter peak is a spike: 5m, 15m, 1h or 4h.
+    /// Treat a shorter peak as a spike: 5m, 15m, 1h or 4h.
     #[arg(long, default_value = "15m", value_name = "LENGTH", value_parser = lasting)]
     min_duration: Micros,
     /// Leave spikes out: start from the sustained level.
@@ -52,7 +53,7 @@ pub struct Args {
     /// Sum up namespaces by this YAML file: project: [namespace, …].
     #[arg(long, value_name = "FILE", group = "project")]
     projects: Option<PathBuf>,
-    /// Propose only this resource, as quotas name it: requests.cpu, limits.memory, pods (repeatable).
+    /// Propose only this resource, as quotas write it: requests.cpu, limits.memory, pods (repeatable).
     #[arg(long = "resource", value_name = "NAME")]
     resources: Vec<String>,
     /// Let manifests (-o yaml, --kustomize) lower limits too, given 14 days of history or more.
@@ -160,7 +161,7 @@ pub(super) fn answer(
     let silent = if question.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
     let proposals = propose::propose(&quotas, &refused, &silent, &rules);
     if proposals.rows.is_empty() {
-        context.say(
+        context.notice(
             "nothing to propose: no usage of a namespace in these sources; give a bundle with pods and quotas, a \
              store, or --prometheus",
         )?;
@@ -171,7 +172,7 @@ pub(super) fn answer(
             true => "--allow-decrease needs 14 days of history",
             false => "--allow-decrease lowers quotas with 14 days of history",
         };
-        context.say(format!("{} would be lower than now and stay unchanged; {how}", counted(kept, "limit")))?;
+        context.notice(format!("{} would be lower than now and stay unchanged; {how}", counted(kept, "limit")))?;
     }
     let limits =
         if question.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
@@ -195,8 +196,8 @@ pub(super) fn answer(
         Some(project_of) => Proposals { rows: propose::by_project(&proposals.rows, &project_of), ..proposals },
         None => proposals,
     };
-    let told = QuotaInput { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
-    Ok(Answer::of(report::proposed(&proposals, &commitments, &rules, told)))
+    let input = QuotaInput { inputs, of_projects, has_logs, top: context.settings.top, sort_by };
+    Ok(Answer::of(report::proposed(&proposals, &commitments, &rules, input)))
 }
 
 /// The project of each namespace that has one; `None` where namespaces stand for themselves.
@@ -263,5 +264,9 @@ fn write(
     objects::yaml(&[], kustomization.as_object().unwrap_or(&Map::new()), &mut text)?;
     let path = folder.join("kustomization.yaml");
     fresh::replace(&path, &text).map_err(|error| failed(&path, error))?;
-    context.say(format!("wrote {} and kustomization.yaml to {}", counted(names.len() as u64, "file"), folder.display()))
+    context.notice(format!(
+        "wrote {} and kustomization.yaml to {}",
+        counted(names.len() as u64, "file"),
+        folder.display()
+    ))
 }

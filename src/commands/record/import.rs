@@ -10,29 +10,31 @@ use crate::sources::store::import::{self, Sink, Taken};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-FORMS
-  CSV      first line: name,LABEL…,time,value in any order; time in Unix seconds or RFC 3339; an empty label is none
+#[command(after_help = "FORMS
+  CSV      first line: name,LABEL…,time,value in any order; time in Unix seconds or RFC 3339; an empty \
+label is none
   Parquet  the same columns; a store's own points (name, labels as JSON, at in microseconds, value) as well
-  JSON     what Prometheus answers to /api/v1/query_range (or query); give --name where the query is an expression
+  JSON     what Prometheus answers to /api/v1/query_range (or query); give --name where the query is an \
+expression
 
 The same sample may be imported again: a series has one value at an instant, the largest that was given.
 
 EXAMPLES
   plimsoll record import usage.csv.gz --store history
-  curl -sG prom:9090/api/v1/query_range -d query=kube_resourcequota -d start=… -d end=… -d step=5m > a.json
+  curl -sG prom:9090/api/v1/query_range -d query=kube_resourcequota -d start=… \\
+    -d end=… -d step=5m > a.json
   plimsoll record import a.json --store history")]
 pub(super) struct Args {
-    /// Files; - for CSV or JSON on standard input.
+    /// Files to import; - for CSV or JSON on standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// The folder of the store; made if it is absent.
+    /// The folder of the store; created if it is absent.
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE")]
     store: PathBuf,
-    /// The name of series that have none.
+    /// Name for series that have none.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Samples that are written, and flushed to the disk, together.
+    /// Number of samples that are written and flushed to disk together.
     #[arg(long, value_name = "N", default_value_t = 65_536,
         value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     batch: u32,
@@ -60,7 +62,7 @@ impl Batches<'_, '_> {
             self.stored.refused += appended.refused;
             self.batches += 1;
             if self.context.settings.verbose && !self.batch.is_empty() {
-                self.context.say(format!(
+                self.context.notice(format!(
                     "batch {}: {} stored",
                     self.batches,
                     counted(self.stored.stored, "sample")
@@ -121,7 +123,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 } else {
                     String::new()
                 };
-                batches.context.say(format!("{file}: {} stored{left}", counted(stored, "sample")))?;
+                batches.context.notice(format!("{file}: {} stored{left}", counted(stored, "sample")))?;
             }
             Err(refused) => {
                 batches.context.lost(format!("{refused}; {} before it stored", counted(stored, "sample")))?

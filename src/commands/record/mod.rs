@@ -27,18 +27,18 @@ const SHORTEST_PART: Duration = Duration::from_secs(60);
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "EXAMPLES
-  plimsoll record --store /var/lib/plimsoll --once                  from cron: the \
-     kubeconfig's cluster, as it is now
-  plimsoll record --store /var/lib/plimsoll --every 15s --max-size 1GB     a \
-     flight recorder
-  plimsoll record https://etcd-0:2381/metrics /sys/fs/cgroup/kubepods.slice --store history \
-     --every 30s
-  plimsoll record /var/log/kubernetes/ --store history --every 1m   audit logs too: who did what, \
-     after the log is deleted
-  plimsoll record samples/list-storm --store history                a bundle: its \
-     times are kept
-  plimsoll record import old.csv answer.json --store history        samples of others; see \
-     record import --help")]
+  # from cron: the kubeconfig's cluster, as it is now
+  plimsoll record --store /var/lib/plimsoll --once
+  # a flight recorder
+  plimsoll record --store /var/lib/plimsoll --every 15s --max-size 1GB
+  plimsoll record https://etcd-0:2381/metrics /sys/fs/cgroup/kubepods.slice \\
+    --store history --every 30s
+  # audit logs too: who did what, after the log is deleted
+  plimsoll record /var/log/kubernetes/ --store history --every 1m
+  # a bundle: its times are kept
+  plimsoll record samples/list-storm --store history
+  # samples of others; see record import --help
+  plimsoll record import old.csv answer.json --store history")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
@@ -46,16 +46,16 @@ pub struct Args {
     /// cluster of the kubeconfig.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
-    /// The folder of the store; made if it is absent.
+    /// The folder of the store; created if it is absent.
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", required = true)]
     store: Option<PathBuf>,
-    /// Record once, and end.
+    /// Record once, and exit.
     #[arg(long, conflicts_with_all = ["every", "length"])]
     once: bool,
     /// Time between samples [default: 15s for live sources; files are read once].
     #[arg(long, value_name = "TIME", value_parser = parse_every)]
     every: Option<Duration>,
-    /// End after this time [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: on SIGINT or SIGTERM].
     #[arg(long = "for", id = "length", value_name = "TIME", value_parser = parse_every)]
     length: Option<Duration>,
     /// List a live cluster's objects, and its pods' usage, no more often than this.
@@ -138,7 +138,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // Cron mails whatever is said; somebody who reads files in waits for a word.
         if is_once && !args.once {
             let of_logs = events.map(|events| format!(", and {},", counted(events, "audit event")));
-            context.say(format!(
+            context.notice(format!(
                 "{}{} stored in {}",
                 counted(samples.len() as u64, "sample"),
                 of_logs.unwrap_or_default(),
@@ -201,7 +201,7 @@ impl Recorder {
             ))?;
         }
         if context.settings.verbose {
-            context.say(format!("batch {}: {} stored", self.batches, counted(appended.stored, "sample")))?;
+            context.notice(format!("batch {}: {} stored", self.batches, counted(appended.stored, "sample")))?;
         }
         Ok(())
     }
@@ -226,9 +226,9 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
     for loss in &sealed.losses {
         context.lost(loss)?;
     }
-    let told = if context.settings.verbose { sealed.days.as_slice() } else { &[] };
-    for day in told {
-        context.say(format!("{} sealed", date(*day)))?;
+    let reported = if context.settings.verbose { sealed.days.as_slice() } else { &[] };
+    for day in reported {
+        context.notice(format!("{} sealed", date(*day)))?;
     }
     for loss in put_together(store, now).map_err(failed)? {
         context.lost(loss)?;
@@ -238,20 +238,20 @@ fn look_after(store: &Store, writer: &mut Writer, keep: &KeepFlags, context: &mu
     let limit =
         keep.max_size.map(|limit| format!("to keep the store below {}", bytes(limit as f64))).unwrap_or_default();
     if let (Some(first), Some(last)) = (dropped.points.first(), dropped.points.last()) {
-        context.say(format!(
+        context.notice(format!(
             "{limit} the points of {} to {} were dropped; their daily aggregates are kept",
             date(*first),
             date(*last)
         ))?;
     }
     if let (Some((first, _)), Some((_, last))) = (dropped.days.first(), dropped.days.last()) {
-        context.say(format!("{limit} the days {} to {} were dropped", date(*first), date(*last)))?;
+        context.notice(format!("{limit} the days {} to {} were dropped", date(*first), date(*last)))?;
     }
     for log in &dropped.logs {
-        context.say(format!("{limit} unsealed samples were dropped: {log}"))?;
+        context.notice(format!("{limit} unsealed samples were dropped: {log}"))?;
     }
     if dropped.is_over {
-        context.say(format!(
+        context.notice(format!(
             "the store has {}, and nothing more can be dropped: the data being written takes that much",
             bytes(dropped.bytes as f64)
         ))?;

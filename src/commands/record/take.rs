@@ -46,7 +46,7 @@ pub(in crate::commands) struct Taker<'a> {
     /// As it was written last.
     written: State,
     file: PathBuf,
-    said: HashSet<String>,
+    warned: HashSet<String>,
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "objects can be read only from a cluster"))]
     listed: Option<std::time::Instant>,
     #[cfg(feature = "live")]
@@ -100,7 +100,7 @@ impl<'a> Taker<'a> {
             written: state.clone(),
             state,
             file,
-            said: HashSet::new(),
+            warned: HashSet::new(),
             listed: None,
             #[cfg(feature = "live")]
             cluster: None,
@@ -137,7 +137,7 @@ impl<'a> Taker<'a> {
         }
         let is_first = self.pages(pages, &mut samples, &mut errors);
         if is_first {
-            context.say("first page of each process: rates (apiserver_rps) start with the next one")?;
+            context.notice("first page of each process: rates (apiserver_rps) start with the next one")?;
         }
         // A source that is down stays down for many rounds: it is reported once, and again when it comes back and fails
         // again.
@@ -145,11 +145,11 @@ impl<'a> Taker<'a> {
         for error in errors {
             match is_last {
                 true => context.lost(error)?,
-                false if !self.said.contains(&error) => context.warn(error)?,
+                false if !self.warned.contains(&error) => context.warn(error)?,
                 false => {}
             }
         }
-        self.said = now;
+        self.warned = now;
         Ok(samples)
     }
 
@@ -300,7 +300,7 @@ impl<'a> Taker<'a> {
             match Cluster::connect(&crate::inputs::live::target(self.kube)) {
                 Ok(cluster) => {
                     for note in cluster.notes() {
-                        context.say(note)?;
+                        context.notice(note)?;
                     }
                     self.cluster = Some(cluster);
                 }
@@ -334,7 +334,7 @@ impl<'a> Taker<'a> {
                 },
                 // Not every cluster has a metrics server.
                 Err(error) if context.settings.verbose => {
-                    context.say(format!("{error}; namespace_usage is not recorded"))?
+                    context.notice(format!("{error}; namespace_usage is not recorded"))?
                 }
                 Err(_) => {}
             }

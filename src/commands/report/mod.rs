@@ -26,14 +26,17 @@ use std::path::PathBuf;
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll report bundle/ -o html > report.html          # one file that needs no network
+#[command(after_help = "EXAMPLES
+  # one file that needs no network
+  plimsoll report bundle/ -o html > report.html
   plimsoll report bundle/ -o markdown > ticket.md
-  plimsoll report bundle/                                # what matters, on the terminal
+  # what matters, on the terminal
+  plimsoll report bundle/
   plimsoll report /var/log/kubernetes/ scrapes/ --since -3h
-  plimsoll report audit.log scrapes/ snapshot.db --from 2026-11-20T09:21:00Z --to 2026-11-20T09:25:00Z
-  plimsoll report bundle/ -o html --redact --title 'Outage of 20 November' --owner platform > report.html
+  plimsoll report audit.log scrapes/ snapshot.db --from 2026-11-20T09:21:00Z \\
+    --to 2026-11-20T09:25:00Z
+  plimsoll report bundle/ -o html --redact --title 'Outage of 20 November' \\
+    --owner platform > report.html
 
 Every number is that of the command named beside it. Window, causes, confidence: docs/commands/report.md.")]
 pub struct Args {
@@ -46,7 +49,7 @@ pub struct Args {
     /// When the incident began: RFC 3339, -1h, now-7d [default: found by statistics].
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
-    /// When it ended; the same forms.
+    /// When it ended, in the same formats.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
     /// Title of the report.
@@ -59,7 +62,7 @@ pub struct Args {
     #[cfg(feature = "history")]
     #[arg(long, value_name = "SOURCE")]
     history: Vec<String>,
-    /// A section of your own, as a template that is given the report (docs/commands/report.md); repeatable.
+    /// Add a section of your own from this template (docs/commands/report.md); repeatable.
     #[arg(long = "template", value_name = "FILE")]
     templates: Vec<PathBuf>,
     /// Write pseudonyms in place of users, addresses, namespaces and names of objects; the same one for the same name.
@@ -246,7 +249,7 @@ fn incident(
         .flat_map(|section| &section.report.findings)
         .filter(|finding| finding.severity >= Severity::Warning);
     let chronic = chronic.count();
-    let told = SummaryInput {
+    let input = SummaryInput {
         verdict: &verdict,
         episodes: &episodes,
         heaviest,
@@ -256,7 +259,7 @@ fn incident(
         blind: load.blind,
         chronic,
     };
-    let mut summary = summary::summary(&told);
+    let mut summary = summary::summary(&input);
     if load.clusters.len() > 1 {
         let all = load.clusters.join(", ");
         summary.push(format!(

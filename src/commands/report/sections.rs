@@ -302,7 +302,7 @@ impl Sections {
         let progress = Progress::count(
             wanted.len() as u64,
             "parts of the report",
-            context.settings.progress && !logs::is_hearing(context),
+            context.settings.progress && !logs::is_collecting(context),
         );
         for asked in wanted {
             sections.ask(load, asked, context)?;

@@ -28,11 +28,13 @@ use std::time::{Duration, Instant};
 
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll   then: curl localhost:9797/metrics
-  plimsoll serve --store /data                                  only events posted to /audit
-  curl -s localhost:9797/report > report.html                   the latest report
+#[command(after_help = "EXAMPLES
+  # then: curl localhost:9797/metrics
+  plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll
+  # only events posted to /audit
+  plimsoll serve --store /data
+  # the latest report
+  curl -s localhost:9797/report > report.html
 
 Metrics, endpoints, deployment: docs/commands/serve.md.")]
 pub struct Args {
@@ -48,7 +50,7 @@ pub struct Args {
     /// Time between readings of the sources.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_every)]
     every: Duration,
-    /// Time between judgements of the last hour: episodes, findings.
+    /// Time between evaluations of the last hour: episodes, findings.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_every)]
     judge_every: Duration,
     /// List a live cluster's objects no more often than this.
@@ -84,7 +86,7 @@ struct AccessFlags {
     /// Require USER:PASSWORD, as this file holds it.
     #[arg(long, value_name = "FILE")]
     basic_auth_file: Option<PathBuf>,
-    /// Answer anybody who can reach the address, also beyond this machine.
+    /// Answer anyone who can reach the address without authentication, also beyond loopback.
     #[arg(long)]
     allow_unauthenticated: bool,
 }
@@ -165,7 +167,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
         _ => Error::Usage(format!("--listen {}: {error}", args.listen)),
     })?;
-    context.say(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
+    context.notice(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
     let mut logs = Recording::new(Duration::ZERO);
     let mut taker = (!args.sources.is_empty())
@@ -221,7 +223,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         next = (next + args.every).max(Instant::now());
         sleep_until(next, &stop);
     }
-    context.say("stopping")?;
+    context.notice("stopping")?;
     drop(server);
     // What was written or posted until now is not lost, whether or not there is a next start.
     if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {

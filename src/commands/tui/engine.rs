@@ -174,8 +174,8 @@ impl Worker {
             }
             Job::Look { sources, history } => self.look(&sources, history),
             Job::Export { want, rows, path } => {
-                let told = self.with(|context| export::export(&want, rows, &path, context));
-                let what = told.unwrap_or_else(|error| format!("{path}: {error}"));
+                let reported = self.with(|context| export::export(&want, rows, &path, context));
+                let what = reported.unwrap_or_else(|error| format!("{path}: {error}"));
                 self.send(Msg::Done(what));
             }
         }));
@@ -259,7 +259,7 @@ impl Worker {
         let Ask { number, role, wants, .. } = ask;
         let mut answer = Answer::new(number, role, wants.clone());
         for (at, want) in wants.iter().enumerate() {
-            let told = self.with(|context| match want {
+            let reported = self.with(|context| match want {
                 Want::Answer(question) => {
                     let shown = Shown { format: Format::Wide, top: want.shows_all().then_some(0) };
                     match context.compose(shown, |context| commands::answer(question, context))? {
@@ -285,7 +285,7 @@ impl Worker {
                     Ok(())
                 }
             });
-            if let Err(error) = told {
+            if let Err(error) = reported {
                 let error: Error = error;
                 let what = error.to_string();
                 // Two commands about one capture fail alike.

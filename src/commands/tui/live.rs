@@ -185,8 +185,8 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
         }
         let name = sources.join(", ");
         let mut pace = Pace::new(&shared, &name, shared.every);
-        let mut said = BTreeSet::new();
-        let (mut told, mut lost, mut has_come) = (None::<Instant>, 0, false);
+        let mut warned = BTreeSet::new();
+        let (mut reported, mut lost, mut has_come) = (None::<Instant>, 0, false);
         loop {
             let mut failed = None;
             follower.poll_lines(&mut |stream, lines| {
@@ -203,18 +203,18 @@ pub(super) fn logs(shared: &Arc<Shared>, sources: Vec<String>) {
             }
             if follower.lost() > lost {
                 lost = follower.lost();
-                let new = follower.losses().into_iter().filter(|loss| said.insert(loss.clone()));
+                let new = follower.losses().into_iter().filter(|loss| warned.insert(loss.clone()));
                 new.for_each(|loss| shared.send(Msg::Said(Severity::Warning, loss)));
             }
-            if told.is_none() && !has_come {
+            if reported.is_none() && !has_come {
                 // Nothing has been written yet.
                 pace.well(Duration::ZERO, false);
-            } else if has_come && told.is_none_or(|told| told.elapsed() >= shared.every) {
+            } else if has_come && reported.is_none_or(|reported| reported.elapsed() >= shared.every) {
                 shared.arrived(&[(Source::Audit, "audit")], false);
                 pace.well(Duration::ZERO, false);
             }
-            if told.is_none_or(|told| told.elapsed() >= shared.every) {
-                (told, has_come) = (Some(Instant::now()), false);
+            if reported.is_none_or(|reported| reported.elapsed() >= shared.every) {
+                (reported, has_come) = (Some(Instant::now()), false);
             }
             std::thread::sleep(POLL_INTERVAL);
         }

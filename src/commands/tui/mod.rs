@@ -38,13 +38,17 @@ use std::time::Duration;
 
 /// Arguments of `plimsoll tui`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-EXAMPLES
-  plimsoll tui                                           # live: all apiservers that the kubeconfig can name
-  plimsoll tui --follow /var/log/kubernetes/audit        # live: an audit log that is being written
-  plimsoll tui --context prod --follow audit.log /sys/fs/cgroup/kubepods.slice   # live: all of these
-  plimsoll tui bundle/                                   # replay: what a bundle holds, at any moment
-  plimsoll tui audit.log snapshot.db metrics/            # any mix of what the other commands read
+#[command(after_help = "EXAMPLES
+  # live: all apiservers that the kubeconfig can name
+  plimsoll tui
+  # live: an audit log that is being written
+  plimsoll tui --follow /var/log/kubernetes/audit
+  # live: all of these
+  plimsoll tui --context prod --follow audit.log /sys/fs/cgroup/kubepods.slice
+  # replay: what a bundle holds, at any moment
+  plimsoll tui bundle/
+  # any mix of what the other commands read
+  plimsoll tui audit.log snapshot.db metrics/
 
 ? shows the keys. A tab shows the output of a command: Y copies that command. More: docs/commands/tui.md.")]
 pub struct Args {
@@ -65,7 +69,7 @@ pub struct Args {
     /// Size of the live recording for replay; the oldest data are dropped first.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
     keep: u64,
-    /// Keep it below this folder [default: that for temporary files].
+    /// Keep the live recording below this folder [default: the folder for temporary files].
     #[arg(long, value_name = "FOLDER")]
     spool: Option<PathBuf>,
     /// Keep request and response bodies in the bundles that B writes [default: their sizes only].
@@ -78,7 +82,7 @@ pub struct Args {
     /// Colours: default, safe (for the colour-blind), none.
     #[arg(long, value_name = "NAME", env = "PLIMSOLL_THEME")]
     theme: Option<String>,
-    /// Leave the mouse to the terminal.
+    /// Do not capture the mouse.
     #[arg(long)]
     no_mouse: bool,
     #[command(flatten)]

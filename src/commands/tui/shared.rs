@@ -40,14 +40,14 @@ impl Shared {
         let has_more = AtomicBool::new(false);
         let shared =
             Arc::new(Self { spool: Mutex::new(spool), messages, growing, found: Mutex::default(), has_more, every });
-        let told = Arc::clone(&shared);
+        let reported = Arc::clone(&shared);
         std::thread::spawn(move || {
             // What several apiservers give at about the same time is looked at once.
             loop {
                 std::thread::sleep(TOGETHER);
-                if told.has_more.swap(false, Ordering::Relaxed) {
-                    let found = locked(&told.found).clone();
-                    told.send(Msg::SourceKinds(found));
+                if reported.has_more.swap(false, Ordering::Relaxed) {
+                    let found = locked(&reported.found).clone();
+                    reported.send(Msg::SourceKinds(found));
                 }
             }
         });

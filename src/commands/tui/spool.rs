@@ -1,5 +1,5 @@
 //! What is read live, as a bundle that grows: whatever reads bundles reads it. It lies in a folder that only the user
-//! may read, holds no more than it may, and is gone when the program ends.
+//! may read, holds no more than it may, and is deleted when the program ends.
 
 use crate::actions::bundle::{BundleWriter, part, private};
 use crate::actions::fresh::folder as private_folder;

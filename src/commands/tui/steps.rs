@@ -81,26 +81,29 @@ fn windows_of_logs_that_are_held_are_those_of_the_logs() {
             traffic(&["verb"], &[], Some(30), bounds),
         ]
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for question in windows().into_iter().flat_map(questions) {
         let own = json(&report(&reading, &question));
         let mut held = json(&report(&holding, &question));
         // Which audit ids occur more than once is known of all of the log only.
         held["coverage"]["repeated_audit_ids"] = own["coverage"]["repeated_audit_ids"].clone();
         assert_eq!(held, own, "{question:?}");
-        told.push((question, held));
+        reported.push((question, held));
     }
-    assert!(told.iter().any(|(_, told)| told["totals"]["open"].as_u64() > Some(0)), "including open requests");
+    assert!(
+        reported.iter().any(|(_, reported)| reported["totals"]["open"].as_u64() > Some(0)),
+        "including open requests"
+    );
     // Nothing of the logs is read: now they hold nothing, and only their marks are as they were.
     for log in &logs {
         let meta = fs::metadata(log).unwrap();
         fs::write(log, vec![b'x'; meta.len() as usize]).unwrap();
         File::options().write(true).open(log).unwrap().set_modified(meta.modified().unwrap()).unwrap();
     }
-    for (question, told) in &told {
+    for (question, reported) in &reported {
         let mut again = json(&report(&holding, question));
-        again["coverage"]["repeated_audit_ids"] = told["coverage"]["repeated_audit_ids"].clone();
-        assert_eq!(&again, told, "{question:?}");
+        again["coverage"]["repeated_audit_ids"] = reported["coverage"]["repeated_audit_ids"].clone();
+        assert_eq!(&again, reported, "{question:?}");
     }
     // What was written to since is read.
     let lines = fs::read_to_string("samples/forms/v1.log").unwrap();
@@ -119,8 +122,8 @@ fn clients_of_a_window_are_those_of_the_log() {
     for bounds in windows() {
         let question = Question::Clients(Clients { sources: vec![source.clone()], bounds, ..Clients::default() });
         let [own, held] = [&reading, &holding].map(|worker| json(&report(worker, &question)));
-        let rows = |told: &Value| {
-            let rows = told["rows"].as_array().unwrap().clone();
+        let rows = |reported: &Value| {
+            let rows = reported["rows"].as_array().unwrap().clone();
             let same = ["client", "source_ips", "requests", "rps", "share", "verbs", "lists", "errors", "throttled"];
             let row = |row: &Value| same.map(|field| row[field].clone());
             let mut rows: Vec<_> = rows.iter().map(row).collect();

@@ -235,13 +235,13 @@ fn without_logs_pages_tell_latency_in_time() {
     let report = console.answered(&Question::Traffic(question), Format::Wide);
     let all = report.people.unwrap().remove(1);
     let [time, p99] = ["time", "p99_ms"].map(|name| all.column(name).unwrap());
-    let told = all.rows.iter().filter_map(|row| match (&row[time], &row[p99]) {
+    let reported = all.rows.iter().filter_map(|row| match (&row[time], &row[p99]) {
         (Value::Text(at), Value::Number(p99)) => Some((crate::model::time::parse_any(at)?, *p99)),
         _ => None,
     });
-    let told: Vec<_> = told.collect();
-    assert_eq!(chart.lines[1].1, told, "what traffic --series tells of the same pages");
-    assert!(told.len() > 20);
+    let reported: Vec<_> = reported.collect();
+    assert_eq!(chart.lines[1].1, reported, "what traffic --series tells of the same pages");
+    assert!(reported.len() > 20);
 }
 
 /// The words of the question that a tab's answer belongs to.

@@ -55,7 +55,7 @@ pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Arc<Open
         context.lost(error)?;
     }
     if names.len() > 1 {
-        context.say(format!(
+        context.notice(format!(
             "{argument} contains {} etcd databases; using the latest, {}",
             names.len(),
             opened.path

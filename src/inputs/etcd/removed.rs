@@ -8,10 +8,10 @@ use crate::analysis::keyspace::diff::{self, Removed};
 use crate::cli::{Context, Error};
 use std::sync::Arc;
 
-/// What is gone between two databases.
+/// What was deleted between two databases.
 #[derive(Debug)]
 pub(crate) struct Between {
-    /// Objects that are gone.
+    /// Deleted objects.
     pub(crate) removed: Removed,
     /// The files, the older first.
     pub(crate) files: Vec<String>,

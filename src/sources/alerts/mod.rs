@@ -144,7 +144,7 @@ struct SmtpFile {
     ca_file: Option<PathBuf>,
 }
 
-/// The configuration where there is no file: owners by the usual labels and annotations, and nobody is notified.
+/// The configuration where there is no file: owners by the default labels and annotations, and nobody is notified.
 pub fn none() -> Config {
     let default = Owner {
         name: String::new(),

@@ -177,7 +177,7 @@ impl<F: FnMut(&Event<'_>)> Reader<'_, F> {
         self.wrapper(&members, origin, depth)
     }
 
-    /// A JSON object that is no event: look for events in the places where log services put them.
+    /// A JSON object that is not an event: look for events in the places where log services put them.
     fn wrapper(&mut self, members: &Members<'_>, origin: &Origin, depth: u8) -> Result<(), LossKind> {
         let origin = &origin_of(members, origin);
         // Lists: the webhook backend's EventList, a CloudWatch subscription, `aws logs filter-log-events`, an Event Hub

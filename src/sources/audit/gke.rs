@@ -17,7 +17,7 @@ pub enum Entry {
     OfOthers,
 }
 
-/// Hands the event in a `LogEntry` to `each`; `None` if it is no audit entry.
+/// Hands the event in a `LogEntry` to `each`; `None` if it is not an audit entry.
 pub fn entry(entry: &Members<'_>, mut each: impl FnMut(&Event<'_>)) -> Option<Entry> {
     let payload = entry.object("protoPayload")?;
     // What an export leaves out is taken for the apiserver's: then nothing else says what it is.

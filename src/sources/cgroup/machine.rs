@@ -1,4 +1,4 @@
-//! Where a machine's memory hierarchy is: at the usual places below a root, else as its mount table says.
+//! Where a machine's memory hierarchy is: at the default places below a root, else as its mount table says.
 
 use super::group::{Group, has_memory};
 use crate::sources::open::SourceError;

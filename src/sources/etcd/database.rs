@@ -173,7 +173,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Leaf pages of the keys: about as many as there are keys, for values of the usual size.
+    /// Leaf pages of the keys: about as many as there are keys, for values of average size.
     pub fn key_pages(&self) -> usize {
         self.keys.as_ref().map_or(0, |(_, tree)| tree.leaves.len())
     }

@@ -47,7 +47,7 @@ impl Store {
         self.scheduled_compact.max(self.finished_compact).unwrap_or(0)
     }
 
-    /// The revision up to which history is gone; 0 if all is there.
+    /// The revision up to which history is compacted; 0 if nothing is.
     pub fn compacted(&self) -> u64 {
         self.finished_compact.unwrap_or(0)
     }

@@ -138,7 +138,7 @@ fn comment(line: &[u8], dialect: Dialect) -> Item<'_, '_> {
     let rest = if text { line[1..].trim_ascii_start() } else { line.strip_prefix(b"# ").unwrap_or_default() };
     let split = |rest: &'_ [u8]| rest.iter().position(|b| *b == b' ' || text && *b == b'\t').unwrap_or(rest.len());
     let word = split(rest);
-    let said = match &rest[..word] {
+    let comment_kind = match &rest[..word] {
         b"TYPE" => CommentKind::Type,
         b"HELP" => CommentKind::Help,
         b"UNIT" if !text => CommentKind::Unit,
@@ -167,7 +167,7 @@ fn comment(line: &[u8], dialect: Dialect) -> Item<'_, '_> {
         });
     }
     match about {
-        Some(about) => Item::About(said, name, about),
+        Some(about) => Item::About(comment_kind, name, about),
         None => Item::Bad(Fault { what: "a TYPE, HELP or UNIT without a blank behind the name", at: line.len() }),
     }
 }

@@ -115,7 +115,7 @@ impl Checker {
         match item {
             Item::Eof => self.close(),
             Item::Blank => Err("an empty line"),
-            Item::About(said, name, text) => self.about(*said, &text_of(name), &text_of(text)),
+            Item::About(comment, name, text) => self.about(*comment, &text_of(name), &text_of(text)),
             Item::Sample(sample) => self.sample(sample),
             Item::Comment | Item::Bad(_) => Ok(()),
         }
@@ -142,7 +142,7 @@ impl Checker {
         family.points.check()
     }
 
-    fn about(&mut self, said: CommentKind, name: &str, text: &str) -> Result<(), &'static str> {
+    fn about(&mut self, comment: CommentKind, name: &str, text: &str) -> Result<(), &'static str> {
         let mut closed = Ok(());
         if self.family.as_ref().is_none_or(|family| family.name != name) {
             closed = self.close();
@@ -152,7 +152,7 @@ impl Checker {
         if family.sampled {
             return Err("a TYPE, HELP or UNIT after the family's samples");
         }
-        let again = match said {
+        let again = match comment {
             CommentKind::Help => std::mem::replace(&mut family.helped, true),
             CommentKind::Unit => family.unit.replace(text.to_owned()).is_some(),
             CommentKind::Type => {

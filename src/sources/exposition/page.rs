@@ -61,7 +61,7 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
     let mut open: Option<(u64, usize)> = None;
     let mut problems = 0;
     let mut ended = false;
-    let mut tell = |kind, line, offset: usize, detail: String| {
+    let mut add_problem = |kind, line, offset: usize, detail: String| {
         problems += 1;
         problem(Problem { kind, line, offset: offset as u64, detail });
     };
@@ -69,7 +69,7 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
         let mut found = None;
         if ended {
             let (line, start) = reader.place();
-            tell(ProblemKind::Line, line, start, "a line after # EOF".to_owned());
+            add_problem(ProblemKind::Line, line, start, "a line after # EOF".to_owned());
             continue;
         }
         ended = matches!(item, Item::Eof);
@@ -93,8 +93,8 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
                 last_bucket = last.filter(|_| s.name.raw().ends_with(b"_bucket")).map(|le| le.value.raw() == b"+Inf");
                 families.sampled(s.name.raw());
             }
-            Item::About(said, name, text) if dialect == Dialect::Text => {
-                found = families.about(*said, name, text);
+            Item::About(comment, name, text) if dialect == Dialect::Text => {
+                found = families.about(*comment, name, text);
             }
             Item::Bad(fault) => {
                 is_bad = true;
@@ -110,17 +110,17 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
             None => open = None,
         }
         if let Some((kind, detail)) = found {
-            tell(kind, line, start, detail);
+            add_problem(kind, line, start, detail);
         }
     }
     let lines = reader.place().0;
     if !rest.is_empty() {
         let detail = "the last line does not end in a newline, so its value may be cut; it was left out".to_owned();
-        tell(ProblemKind::CutOff, lines + 1, page.len(), detail);
+        add_problem(ProblemKind::CutOff, lines + 1, page.len(), detail);
     } else if let Some((line, offset)) = open {
-        tell(ProblemKind::CutOff, line, offset, "the page ends before the histogram's +Inf bucket".to_owned());
+        add_problem(ProblemKind::CutOff, line, offset, "the page ends before the histogram's +Inf bucket".to_owned());
     } else if families.like_open_metrics {
-        tell(
+        add_problem(
             ProblemKind::CutOff,
             lines,
             page.len(),
@@ -183,11 +183,11 @@ impl<'p> Families<'p> {
     }
 
     /// Takes a description; what is wrong with it, if anything.
-    fn about(&mut self, said: CommentKind, name: &'p [u8], text: &[u8]) -> Option<(ProblemKind, String)> {
+    fn about(&mut self, comment: CommentKind, name: &'p [u8], text: &[u8]) -> Option<(ProblemKind, String)> {
         let again = |what: String| (ProblemKind::Described, what);
         let known = self.described.entry(xxh3_64(name)).or_default();
         let named = || String::from_utf8_lossy(name);
-        match said {
+        match comment {
             CommentKind::Help => {
                 std::mem::replace(&mut known.1, true).then(|| again(format!("a second # HELP of {}", named())))
             }

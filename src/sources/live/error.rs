@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why a cluster could not be reached or an apiserver could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// There is no kubeconfig, and this is no pod.
+    /// There is no kubeconfig, and the program does not run in a pod.
     #[error("no kubeconfig: looked for {looked}; give --kubeconfig FILE, or set KUBECONFIG")]
     NoKubeconfig {
         /// The places.
@@ -161,13 +161,13 @@ pub enum LiveError {
         /// The bound in bytes.
         limit: u64,
     },
-    /// This is no path of an apiserver.
+    /// Not a path of an apiserver.
     #[error("'{0}' is not a path: it must begin with / and be percent-encoded")]
     Path(String),
     /// There is no such apiserver.
     #[error("no apiserver {0}: they are numbered from 0, see Cluster::apiservers")]
     NoServer(usize),
-    /// The thread that talks to the cluster is gone.
+    /// The thread that talks to the cluster has ended.
     #[error("the thread that talks to the cluster stopped: {0}")]
     Stopped(String),
 }

@@ -242,8 +242,8 @@ mod tests {
             ["token: [sesame]", "token: sesame, username: {a: b}", "token: \"sesame", "token: sesame\n  - x: sesame"]
         {
             std::fs::write(&path, TWO.replace("token: abc", mistake)).unwrap();
-            let said = error(&target, &[], None);
-            assert!(said.contains("line") && !said.contains("sesame"), "{mistake}: {said}");
+            let message = error(&target, &[], None);
+            assert!(message.contains("line") && !message.contains("sesame"), "{mistake}: {message}");
         }
     }
 

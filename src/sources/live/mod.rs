@@ -119,7 +119,7 @@ pub struct Cluster {
     doors: Vec<Arc<Endpoint>>,
     manners: Arc<RequestPolicy>,
     client: kube::Client,
-    // Last, so that the client is gone before the thread that it needs.
+    // Last, so that the client is dropped before the thread that it needs.
     worker: Worker,
 }
 

@@ -399,8 +399,8 @@ mod tests {
                 "[\"discovery.k8s.io\"], resources [endpointslices], verbs [list]",
             ),
         ] {
-            let said = missing_rule(path, "forbidden", true);
-            assert!(said.contains(rule), "{path}: {said}");
+            let printed = missing_rule(path, "forbidden", true);
+            assert!(printed.contains(rule), "{path}: {printed}");
         }
         assert!(
             missing_rule("/metrics", "users \"x\" is forbidden: cannot impersonate", true)

@@ -471,7 +471,7 @@ items:
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        for (text, said) in [
+        for (text, message) in [
             (r#"{"kind":"FlowSchema""#, "document 1: not JSON"),
             ("a: [", "document 1: not YAML"),
             (
@@ -484,7 +484,7 @@ items:
             ),
         ] {
             let error = parse("file", text.as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with("file: ") && error.contains(said), "{error}");
+            assert!(error.starts_with("file: ") && error.contains(message), "{error}");
         }
     }
 }

@@ -382,8 +382,8 @@ impl Rolling {
 
 /// Takes an object of a kind into `objects`.
 pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut Objects) -> Result<(), String> {
-    let said = |error: serde_json::Error| error.to_string();
-    let any: Any<'_> = serde_json::from_str(json.get()).map_err(said)?;
+    let reported = |error: serde_json::Error| error.to_string();
+    let any: Any<'_> = serde_json::from_str(json.get()).map_err(reported)?;
     let Any { metadata: meta, spec, status, webhooks } = any;
     let named = |what: String| format!("{kind} {}/{}: {what}", meta.namespace, meta.name);
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -453,10 +453,10 @@ fn read(
         "Pod" => {
             let mut pod = pod(meta, part(spec)?, part(status)?);
             // Only pods without a node are looked at once more.
-            if let Some(said) = pod.waiting.take() {
+            if let Some(reported) = pod.waiting.take() {
                 let decided = part::<waiting::Spec>(spec)?.waiting();
                 let (labels, created) = (meta.labels.clone(), meta.creation_timestamp.as_deref().and_then(parse_any));
-                let (reason, message) = (said.reason, said.message);
+                let (reason, message) = (reported.reason, reported.message);
                 pod.waiting = Some(Box::new(Waiting { labels, created, reason, message, ..decided }));
             }
             objects.pods.push(pod);
@@ -528,8 +528,10 @@ fn pod(meta: &Meta, spec: RawPodSpec, status: PodStatus) -> Pod {
     let gone_by = deleted.zip(meta.deletion_grace_period_seconds).map(|(at, grace)| at + grace * SECOND);
     let infeasible = |condition: &Condition| condition.of == "PodResizePending" && condition.reason == "Infeasible";
     let is_waiting = spec.node_name.is_empty() && status.phase == "Pending" && deleted.is_none();
-    let said = status.conditions.iter().find(|condition| condition.of == "PodScheduled" && condition.status == "False");
-    let (reason, message) = said.map(|said| (said.reason.clone(), said.message.clone())).unwrap_or_default();
+    let reported =
+        status.conditions.iter().find(|condition| condition.of == "PodScheduled" && condition.status == "False");
+    let (reason, message) =
+        reported.map(|reported| (reported.reason.clone(), reported.message.clone())).unwrap_or_default();
     Pod {
         waiting: is_waiting.then(|| Box::new(Waiting { reason, message, ..Waiting::default() })),
         namespace: meta.namespace.clone(),

@@ -77,7 +77,7 @@ pub enum ProfileError {
         /// What the system or the decoder said.
         error: std::io::Error,
     },
-    /// It is no whole profile.
+    /// The profile is incomplete.
     #[error("{path}: {fault}")]
     Broken {
         /// The file.

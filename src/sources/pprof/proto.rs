@@ -34,7 +34,7 @@ struct Tables {
     preferred: (u64, usize),
 }
 
-/// More of anything than this is no profile that a program could have written.
+/// No program writes a profile with more of anything than this.
 const MAX_ENTRIES: usize = 1 << 27;
 
 /// Reads a profile while its bytes come. No more of them is kept than the field that has come in part.

@@ -120,8 +120,8 @@ fn large_numbers_are_as_good_as_small_ones() {
             (3, location(1, id), format!("references function {id}, which")),
             (5, function(1, id.max(6)), format!("references string {} as a function", id.max(6))),
         ] {
-            let told = broken(&with(part, by));
-            assert!(told.contains(&expected), "{told}");
+            let message = broken(&with(part, by));
+            assert!(message.contains(&expected), "{message}");
         }
     }
 }
@@ -168,14 +168,15 @@ fn of_many_samples_the_one_that_is_wrong_is_told() {
     );
     let bytes = with_last(&sample(&[9], &[7]));
     let place = memchr::memmem::rfind(&bytes, &sample(&[9], &[7])).unwrap();
-    let told = broken(&bytes);
+    let message = broken(&bytes);
     assert!(
-        told.starts_with(&format!("byte {} ", place + 2)) && told.contains("(sample 24576) references location 9"),
-        "{told}"
+        message.starts_with(&format!("byte {} ", place + 2))
+            && message.contains("(sample 24576) references location 9"),
+        "{message}"
     );
     // Too much only with all others.
-    let told = broken(&with_last(&sample(&[1], &[i64::MAX as u64 - 100])));
-    assert!(told.contains("(sample 24576) raises the sum of inuse_space above 2^63"), "{told}");
+    let message = broken(&with_last(&sample(&[1], &[i64::MAX as u64 - 100])));
+    assert!(message.contains("(sample 24576) raises the sum of inuse_space above 2^63"), "{message}");
 }
 
 #[test]
@@ -203,9 +204,9 @@ fn what_is_broken_is_told_with_its_place() {
         (parts()[3..].concat(), "there was no sample type"),
         (Vec::new(), "the profile is empty"),
     ] {
-        let told = broken(&bytes);
-        assert!(told.contains(expected), "{told}\nshould have: {expected}");
-        assert!(told.starts_with("byte ") && told.contains("(unpacked)"), "{told}");
+        let message = broken(&bytes);
+        assert!(message.contains(expected), "{message}\nshould have: {expected}");
+        assert!(message.starts_with("byte ") && message.contains("(unpacked)"), "{message}");
     }
 }
 
@@ -246,8 +247,8 @@ fn broken_text_is_told_with_its_line() {
         (row("99999999999999999999: 2 [3: 4] @ 0x1"), "line 2 is not a row"),
         (row("1: 2 [3: 4] @ 0x1\n#\tnonsense"), "line 3 is not a line with a function's name"),
     ] {
-        let told = broken(text.as_bytes());
-        assert!(told.starts_with(expected), "{told}\nshould begin: {expected}");
+        let message = broken(text.as_bytes());
+        assert!(message.starts_with(expected), "{message}\nshould begin: {expected}");
     }
     assert!(broken(b"heap profile: \xff").contains("is not text"));
 }

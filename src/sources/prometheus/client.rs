@@ -423,8 +423,8 @@ fn asked(headers: &HeaderMap) -> Option<Duration> {
 
 /// An answer other than 200.
 fn refused(url: &str, code: u16, headers: &HeaderMap, body: &[u8]) -> Failed {
-    let said = answer::read(body, 0).ok().filter(|answer| !answer.error.is_empty());
-    let (kind, error) = said.map_or((String::new(), String::new()), |answer| (answer.error_type, answer.error));
+    let message = answer::read(body, 0).ok().filter(|answer| !answer.error.is_empty());
+    let (kind, error) = message.map_or((String::new(), String::new()), |answer| (answer.error_type, answer.error));
     let text = foreign(&String::from_utf8_lossy(body));
     let what = match (error.is_empty(), text.is_empty()) {
         (false, _) => foreign(&error),

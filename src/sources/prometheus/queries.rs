@@ -173,7 +173,7 @@ struct Whole {
 }
 
 impl Queries {
-    /// Those with the usual names of kube-state-metrics, cAdvisor, kube-apiserver and etcd.
+    /// Those with the default names of kube-state-metrics, cAdvisor, kube-apiserver and etcd.
     pub fn standard() -> Self {
         let query = |(name, promql, split): (&str, &str, Option<&str>)| {
             let query = Query { name: name.to_owned(), promql: promql.to_owned(), split: split.map(str::to_owned) };

@@ -2,7 +2,7 @@
 //!
 //! A file holds samples of one day and belongs to one writer, which holds a lock on it. A frame that is whole and on
 //! disk is acknowledged. At the end of a file whose writer was killed there may be part of a frame: nobody was notified
-//! that it is safe, so it is no loss. What is wrong before that is.
+//! that it is safe, so nothing is lost. What is wrong before that is.
 
 use crate::model::time::Micros;
 use std::fs::File;

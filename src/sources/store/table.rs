@@ -221,7 +221,7 @@ fn tail(mut file: &File, bytes: u64) -> Result<Vec<u8>, String> {
     read(u64::from(length.ok_or("not Parquet, or its end is missing")?) + 8)
 }
 
-/// Keeps a decoder's panic from ending the program: what it was given was not checked if the index is gone.
+/// Keeps a decoder's panic from ending the program: its input was not checked if the index is missing.
 pub fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err("it can't be decoded".to_owned()))
 }

@@ -111,7 +111,7 @@ pub fn alert_table(rules: &Rules) -> String {
             Severity::Critical => "critical: page",
             Severity::Warning => "warning: ticket",
         };
-        let _ = writeln!(out, "| [{name}](runbooks/alerts/{id}.md) | {severity} | {holds} | {reason} | 0 |");
+        let _ = writeln!(out, "| [{name}](../runbooks/alerts/{id}.md) | {severity} | {holds} | {reason} | 0 |");
     }
     out
 }

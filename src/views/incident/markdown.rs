@@ -79,12 +79,13 @@ fn episodes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
-    let told: Vec<&Cause> = incident.causes.iter().filter(|cause| !cause.supports.is_empty()).take(CAUSES).collect();
-    if told.is_empty() {
+    let reported: Vec<&Cause> =
+        incident.causes.iter().filter(|cause| !cause.supports.is_empty()).take(CAUSES).collect();
+    if reported.is_empty() {
         return Ok(());
     }
     writeln!(out, "## Likely causes\n\nMore than one may apply.\n")?;
-    for (number, cause) in told.iter().enumerate() {
+    for (number, cause) in reported.iter().enumerate() {
         writeln!(
             out,
             "{}. **{}** ({:.0} %): {}",
@@ -100,7 +101,7 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "   - against it: {}", escape(&evidence.text))?;
         }
     }
-    let missing: Vec<&str> = told[0].missing.iter().map(String::as_str).collect();
+    let missing: Vec<&str> = reported[0].missing.iter().map(String::as_str).collect();
     if !missing.is_empty() {
         writeln!(out, "\nMissing inputs: {}.", escape(&missing.join("; ")))?;
     }

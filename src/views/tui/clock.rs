@@ -29,7 +29,7 @@ pub struct Clock {
     pub tile: Micros,
     speed: usize,
     /// What time it was when it was last reported.
-    told: Option<Micros>,
+    reported: Option<Micros>,
 }
 
 impl Clock {
@@ -90,7 +90,7 @@ impl Clock {
 
     /// It is `now`: what plays moves on. Returns whether the moment has moved.
     pub fn tick(&mut self, now: Micros) -> bool {
-        let since = self.told.replace(now).map_or(0, |told| (now - told).clamp(0, 5 * SECOND));
+        let since = self.reported.replace(now).map_or(0, |reported| (now - reported).clamp(0, 5 * SECOND));
         let Some((_, end)) = self.span.filter(|_| self.is_playing && !self.is_live) else { return false };
         let before = self.at;
         self.at = (self.at + since * self.speed()).min(end);

@@ -211,10 +211,10 @@ fn log(state: &State, area: Rect, buffer: &mut Buffer) {
     }
     let rest = usize::from(area.bottom() - y);
     let mut lines = Vec::new();
-    for said in &state.log {
-        let times = if said.times > 1 { format!(" ({} times)", said.times) } else { String::new() };
-        let text = format!("{} {}{times}", clock(said.at), said.what);
-        lines.extend(wrapped(&text, width).into_iter().map(|line| (said.severity, line)));
+    for event in &state.log {
+        let times = if event.times > 1 { format!(" ({} times)", event.times) } else { String::new() };
+        let text = format!("{} {}{times}", clock(event.at), event.what);
+        lines.extend(wrapped(&text, width).into_iter().map(|line| (event.severity, line)));
     }
     if lines.is_empty() {
         buffer.set_stringn(area.x, y, "No messages so far.", width, theme.dim);

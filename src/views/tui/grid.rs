@@ -281,7 +281,7 @@ impl Grid {
                 self.order.reverse();
             }
         }
-        // The selection stays with its row; where that is gone, at its place.
+        // The selection stays with its row; where that was removed, at its place.
         if let Some(at) = selected.and_then(|selected| self.order.iter().position(|at| *at == selected)) {
             self.selected = at;
         }
@@ -376,12 +376,12 @@ impl Grid {
 
     /// Rows that show how grave they are look like it.
     fn style_of(&self, row: &[Value], theme: &Theme) -> ratatui::style::Style {
-        let told = self
+        let reported = self
             .columns
             .iter()
             .zip(row)
             .find(|(column, _)| matches!(column.name.as_str(), "severity" | "level" | "verdict"));
-        match told.map(|(_, value)| value) {
+        match reported.map(|(_, value)| value) {
             Some(Value::Text(text)) => match text.as_str() {
                 "critical" => theme.of(Severity::Critical),
                 "warning" => theme.of(Severity::Warning),

@@ -183,7 +183,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// The usual ones, and these in place of them: the name of an action, and its keys with blanks between.
+    /// The default keys, replaced by these: the name of an action, and its keys with blanks between.
     pub fn with(changes: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut keys = Self::default();
         for (name, own) in changes {

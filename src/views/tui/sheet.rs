@@ -70,7 +70,7 @@ impl Part {
 pub struct Course {
     /// Numbers in time.
     pub charts: Vec<Chart>,
-    /// Whether something stands out, in a sentence.
+    /// Whether something deviates from the baseline, in a sentence.
     pub verdict: String,
     /// How grave that is.
     pub severity: Severity,

@@ -211,18 +211,18 @@ impl State {
     }
 
     /// Asks what a tab shows, unless that is known or being found out already.
-    pub(super) fn ask(&mut self, tab: Tab, anew: bool) -> Option<Effect> {
+    pub(super) fn ask(&mut self, tab: Tab, is_refresh: bool) -> Option<Effect> {
         let wants = self.wants(tab).ok()?;
         let pane = &self.panes[tab.index()];
         // What was asked in passing is asked again when somebody waits for it.
         let is_late = tab == self.tab && pane.asked.as_ref().is_some_and(|asked| !asked.is_seen);
         // Back at what is shown, before the answer to another question came: nobody waits for that one any more.
-        if !anew && pane.shows(&wants) && pane.asked.as_ref().is_some_and(|asked| asked.wants != wants) {
+        if !is_refresh && pane.shows(&wants) && pane.asked.as_ref().is_some_and(|asked| asked.wants != wants) {
             self.panes[tab.index()].asked = None;
             return None;
         }
-        let is_busy = pane.asked.as_ref().is_some_and(|asked| anew && asked.wants == wants);
-        if !is_late && (is_busy || pane.is_about(&wants) && !anew) {
+        let is_busy = pane.asked.as_ref().is_some_and(|asked| is_refresh && asked.wants == wants);
+        if !is_late && (is_busy || pane.is_about(&wants) && !is_refresh) {
             return None;
         }
         // What is being found out is waited for: what plays would never be seen if each moment overtook the one before.

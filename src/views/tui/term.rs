@@ -70,7 +70,7 @@ impl Drop for Taken {
     }
 }
 
-/// The terminal is as it was. Nothing can be done about one that is gone.
+/// Restores the terminal. Nothing can be done about one that was closed.
 fn give_back() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
@@ -103,7 +103,7 @@ fn listen(messages: Sender<Msg>) {
                 return;
             }
         }
-        // The terminal is gone.
+        // The terminal was closed.
         let _ = messages.send(Msg::Quit);
     });
 }

@@ -63,10 +63,11 @@ impl State {
                 self.clock.is_bounded = found.bounds != (None, None);
                 self.found = Some(found);
                 let beside = [self.ask_beside(Role::Course), self.ask_beside(Role::Story)];
-                let anew = self.is_live && self.clock.is_playing;
-                self.has_more = anew && self.pane().asked.is_some();
+                let is_refresh = self.is_live && self.clock.is_playing;
+                self.has_more = is_refresh && self.pane().asked.is_some();
                 self.course_has_more = self.is_live && beside[0].is_none();
-                let mut effects: Vec<Effect> = beside.into_iter().chain([self.ask(self.tab, anew)]).flatten().collect();
+                let mut effects: Vec<Effect> =
+                    beside.into_iter().chain([self.ask(self.tab, is_refresh)]).flatten().collect();
                 effects.extend(self.ask_around());
                 effects
             }

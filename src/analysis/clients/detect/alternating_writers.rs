@@ -57,7 +57,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             name(other),
             resource(what),
             path(namespace, object),
-            counted(row.turns, "turn"),
+            counted(row.turns, "alternation"),
             duration(span),
             per_minute,
             counted(conflicts, "conflict"),
@@ -67,8 +67,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             "conflicts": conflicts, "namespace": namespace, "object": object, "subresource": subresource,
         });
         let remedy = format!(
-            "give the object one owner, or use server-side apply with one fieldManager per client and without force; \
-             to see the owner of each field: kubectl get {} {}{} --show-managed-fields -o yaml; see both write: {}",
+            "give the object one owner, or use server-side apply with one fieldManager per client and without \
+             --force-conflicts; to see the owner of each field: kubectl get {} {}{} --show-managed-fields -o yaml; to \
+             see both writers: {}",
             quote(&resource(what)),
             if namespace.is_empty() { String::new() } else { format!("-n {} ", quote(namespace)) },
             quote(object),

@@ -50,8 +50,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             let share = row.conflicts as f64 / row.writes.max(1) as f64;
             let path = path(namespace, object);
             let summary = format!(
-                "{} fights over {} {path} with {with}: {} of its writes are rejected as conflicts (409), \
-                 {per_minute:.0} a minute in all",
+                "{} writes {} {path} in competition with {with}: {} of its writes fail as conflicts (409); \
+                 {per_minute:.0} conflicts a minute on this object",
                 name(profile),
                 resource(what),
                 percent(share)
@@ -63,8 +63,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             });
             let minutes = Minutes::between(clients.tile, row.span);
             let finding = clients.finding("client-conflicts", Severity::Warning, profile, what, &minutes);
-            let remedy = "give the object one owner, or use server-side apply or a patch of each client's own \
-                 fields; read the object again before each retry, and back off";
+            let remedy = "give the object one owner, or let each client write only its own fields (server-side apply \
+                 or patch); read the object again before each retry, and back off";
             found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{ClientFinding, Clients, describe, name};
 use crate::model::report::Severity;
+use crate::model::units::grouped;
 use serde_json::json;
 
 /// A minute from one address: 5 a second, where client-go's recorder allows a burst of 25 for an object and then one in
@@ -16,16 +17,16 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let summary = format!(
-            "{} writes {:.0} Events a second in its busiest minute, {:.0} in all",
+            "{} writes {:.0} Events/s in its busiest minute, {} Events in total",
             name(profile),
             minutes.busiest() / 60.0,
-            minutes.total()
+            grouped(minutes.total() as u64)
         );
         let evidence = json!({"events": minutes.total(), "busiest_minute": minutes.busiest(),
             "busiest_minute_per_source": busiest, "minutes": minutes.with(PER_MINUTE)});
         let finding = clients.finding("client-event-flood", Severity::Warning, profile, what, &minutes);
-        let remedy = "record Events through client-go's recorder, which aggregates repeated ones; use logs or \
-             metrics for frequent occurrences; store Events in a separate etcd";
+        let remedy = "record Events through client-go's recorder, which aggregates repeated ones, or use \
+             logs or metrics instead of Events; cluster admins can move Events to a separate etcd";
         found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, remedy)));
     }
 }

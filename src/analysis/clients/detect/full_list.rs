@@ -36,7 +36,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let burst = at_once.map(|count| count * largest.bytes);
         let together = at_once.zip(burst).filter(|(count, _)| *count > 1);
         let together =
-            together.map(|(count, burst)| format!("; {count} within a second, {} at once", bytes(burst as f64)));
+            together.map(|(count, burst)| format!("; up to {count} within a second, {}", bytes(burst as f64)));
         let source = match origin {
             Origin::Responses => "from the responses in the log",
             Origin::Snapshot => "from the etcd database",
@@ -45,12 +45,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let is_habit = minutes.with(PER_MINUTE) >= MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
         let severity = if is_habit { Severity::Warning } else { Severity::Info };
         let summary = format!(
-            "{} lists all {} at once, {} objects of {} each time ({source}): {} times, {} in all{}",
+            "{} lists all {} without limit: {} LISTs of {} objects and {} each ({source}), {} in all{}",
             name(profile),
             resource(what),
+            grouped(minutes.total() as u64),
             grouped(largest.objects),
             bytes(largest.bytes as f64),
-            grouped(minutes.total() as u64),
             bytes(total as f64),
             together.unwrap_or_default()
         );

@@ -13,7 +13,7 @@ use serde_json::json;
 /// Within [`WINDOW`] minutes, from one address. One happens to everybody.
 const PER_WINDOW: f64 = 3.0;
 const WINDOW: i64 = 10;
-/// A watch that is describe at once that it is too late, in µs.
+/// A watch that ends this soon (µs) was rejected because its version is too old.
 const AT_ONCE: u64 = 1_000_000;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {

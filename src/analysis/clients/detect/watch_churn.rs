@@ -24,7 +24,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let lifetimes = one.lifetimes(counts);
         let sources = one.copies(profile);
         let Some(median) = lifetimes.quantile(0.5).filter(|median| *median < LIFETIME) else { continue };
-        // Those that were too old from the start are describe as that.
+        // Watches that were too old from the start are reported as client-too-old.
         let ended = lifetimes.count().saturating_sub(2 * one.gaps(Fact::RelistShort).count());
         if ended < WATCHES * sources {
             continue;

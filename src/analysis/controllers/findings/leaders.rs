@@ -34,7 +34,7 @@ pub(in crate::analysis::controllers) fn on_elections(
 /// A lease that its holder stopped renewing, and that nobody took.
 fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Finding {
     let holder = run.holder.name();
-    let said = Draft {
+    let draft = Draft {
         id: "leader-missing",
         severity: Severity::Critical,
         confidence: 0.9,
@@ -52,7 +52,7 @@ fn ended((cluster, namespace, name): &Lease, run: &Run, since: Micros) -> Findin
              {namespace} get lease {name} -o yaml"
         ),
     };
-    said.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (run.last, run.last + since))
+    draft.about(&[("cluster", cluster), ("lease", name), ("namespace", namespace)], (run.last, run.last + since))
 }
 
 fn missing_leader(facts: &Facts, lease: &str, elected: &Elected) -> Draft {
@@ -78,7 +78,7 @@ fn gap(handover: &Handover) -> Finding {
     let (cluster, namespace, name) = &handover.lease;
     let (from, to) = (handover.from.name(), handover.to.name());
     let took = if handover.to == handover.from { "came back".to_owned() } else { format!("took over from {from}") };
-    let said = Draft {
+    let draft = Draft {
         id: "leader-gap",
         severity: Severity::Warning,
         confidence: 0.9,
@@ -89,7 +89,7 @@ fn gap(handover: &Handover) -> Finding {
              the takeover its work stops"
             .to_owned(),
     };
-    said.about(
+    draft.about(
         &[("cluster", cluster), ("lease", name), ("namespace", namespace)],
         (handover.at - handover.gap, handover.at),
     )

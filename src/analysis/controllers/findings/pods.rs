@@ -23,9 +23,9 @@ pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Opt
         let one = by_scheduler.entry(&kind.scheduler).or_default();
         *one = (one.0 + kind.pods - kind.gated, one.1.max(since));
     }
-    let told =
+    let reported =
         by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
-            let said = Draft {
+            let draft = Draft {
                 id: "scheduler-absent",
                 severity: Severity::Warning,
                 confidence: 0.8,
@@ -40,9 +40,9 @@ pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Opt
                  a pod can't be changed"
                 ),
             };
-            said.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
+            draft.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
         });
-    told.collect()
+    reported.collect()
 }
 
 /// The finding on pods that are alike.
@@ -62,14 +62,14 @@ pub(in crate::analysis::controllers) fn on_classes(
         .unwrap_or_default();
     let used = scheduler
         .map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
-    let said = Draft {
+    let draft = Draft {
         id: "pending-alike",
         severity: Severity::Info,
         confidence: 0.8,
         summary: format!(
-            "{} that wait are only {}{takes}",
-            counted(classes.pods, "pod"),
-            counted(classes.distinct, "different one")
+            "{} are of only {} for the scheduler{takes}",
+            counted(classes.pods, "pending pod"),
+            counted(classes.distinct, "kind")
         ),
         evidence: json!({"pods": classes.pods, "distinct": classes.distinct, "in_order": classes.in_order,
             "saved_ms": time, "hints_used": used}),
@@ -79,5 +79,5 @@ pub(in crate::analysis::controllers) fn on_classes(
              priority"
             .to_owned(),
     };
-    Some(said.about(&[], seen))
+    Some(draft.about(&[], seen))
 }

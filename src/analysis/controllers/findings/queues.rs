@@ -29,12 +29,12 @@ const RETRIED: f64 = 0.8;
 pub(in crate::analysis::controllers) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec<Finding> {
     let of = |queue: &Queue| {
         let instance = &facts.instances[queue.instance];
-        let named = format!("{} of {}", queue.name, instance.called());
+        let named = format!("work queue {} of {}", queue.name, instance.called());
         let is_held = calls.iter().any(|calls| calls.instance == queue.instance && is_held(calls));
         // Of a queue that stands still it is not known how long items wait.
         let late = stalled(queue, &named).or_else(|| behind(queue, &named, is_held));
         let all = [late, stuck(queue, &named), retries(queue, &named)];
-        all.into_iter().flatten().map(|said| said.of(instance, ("queue", &queue.name))).collect::<Vec<_>>()
+        all.into_iter().flatten().map(|draft| draft.of(instance, ("queue", &queue.name))).collect::<Vec<_>>()
     };
     queues.iter().flat_map(of).collect()
 }
@@ -81,15 +81,17 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
     let most = queue.most().filter(|most| *most >= WAITING)?;
     let depth = queue.depth.unwrap_or(0.0);
     let growth = growth(queue);
-    let (severity, is, now) = if depth >= WAITING {
+    let (severity, falls, now) = if depth >= WAITING {
         let is_critical = wait >= WAITS_LONG || depth >= WAITING_MANY && growth.is_some();
         let more = growth.map(|slope| format!(", {} more each minute", significant(slope))).unwrap_or_default();
-        let drain =
-            queue.drain_s().map(|drain| format!("; at this rate they take {}", seconds(drain))).unwrap_or_default();
+        let drain = queue
+            .drain_s()
+            .map(|drain| format!("; at this rate it takes {} to clear them", seconds(drain)))
+            .unwrap_or_default();
         let severity = if is_critical { Severity::Critical } else { Severity::Warning };
-        (severity, "is", format!("{} wait now{more}{drain}", counted(depth as u64, "item")))
+        (severity, "falls", format!("{} pending now{more}{drain}", counted(depth as u64, "item")))
     } else {
-        (Severity::Info, "was", format!("{} pending at most, {depth} at the end", counted(most as u64, "item")))
+        (Severity::Info, "fell", format!("{} pending at most, {depth} at the end", counted(most as u64, "item")))
     };
     let remedy = match queue.work_mean_ms.filter(|work| *work >= LABORIOUS) {
         _ if is_held => {
@@ -105,7 +107,7 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
         None => "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and check what adds so many items"
             .to_owned(),
     };
-    let summary = format!("{named} {is} behind: items wait {} on average, {now}", ms(wait));
+    let summary = format!("{named} {falls} behind: items wait {} on average, {now}", ms(wait));
     Some(Draft { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })
 }
 

@@ -1,4 +1,4 @@
-//! Schedulers that are behind, slow or failing, and pods that fit nowhere.
+//! Schedulers that are behind, slow or failing, and pods that fit on no node.
 
 use super::{Draft, ms};
 use crate::analysis::controllers::scheduler::{Attempts, Scheduler, Waiting};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// Pods that are ready to be tried, and are not.
 const ACTIVE: f64 = 100.0;
-/// Pods that fit nowhere.
+/// Pods that fit on no node.
 const UNSCHEDULABLE: f64 = 100.0;
 /// An attempt that succeeds takes too long (ms, p99): pods are to start within 5 s altogether.
 const SLOW_MS: f64 = 1e3;
@@ -40,7 +40,7 @@ pub(in crate::analysis::controllers) fn on_schedulers(
         let called = instance.called();
         let looked = SchedulerView { process: &called, scheduler, waiting };
         let all = [looked.behind(), looked.unschedulable(), looked.slow(), looked.errors()];
-        all.into_iter().flatten().map(|said| said.of(instance, ("", ""))).collect::<Vec<_>>()
+        all.into_iter().flatten().map(|draft| draft.of(instance, ("", ""))).collect::<Vec<_>>()
     };
     schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(of).collect()
 }
@@ -102,7 +102,7 @@ impl SchedulerView<'_> {
             id: "scheduler-unschedulable",
             severity: Severity::Warning,
             confidence: 0.9,
-            summary: format!("{} fit nowhere{because}", counted(pods as u64, "pod")),
+            summary: format!("{} fit on no node{because}", counted(pods as u64, "pod")),
             evidence: json!({"unschedulable": pods, "per_minute": growth.map(|(slope, _)| slope),
                 "plugins": why.join(", ")}),
             remedy: "add nodes, or see in the kinds of pending pods what they request (give it the pods, too); each \

@@ -46,9 +46,9 @@ fn input() -> ForecastInput {
     ForecastInput { step: DAY, horizon: 60 * DAY, warn_within: 30.0, critical_within: 7.0, ..ForecastInput::default() }
 }
 
-fn make(series: Vec<(Target, Forecast)>, told: ForecastInput) -> Report {
+fn make(series: Vec<(Target, Forecast)>, given_input: ForecastInput) -> Report {
     let (targets, forecasts): (Vec<_>, Vec<_>) = series.into_iter().unzip();
-    report(&targets, &forecasts, &|_| panic!("no path was dropped"), told)
+    report(&targets, &forecasts, &|_| panic!("no path was dropped"), given_input)
 }
 
 fn column(report: &Report, name: &str) -> Vec<Value> {
@@ -108,7 +108,7 @@ fn the_most_urgent_is_first() {
     assert_eq!(names, expected.map(Value::from));
     assert_eq!(
         report.lead[0],
-        "10 series, 60d ahead of 2024-11-03T00:00:00Z, in steps of 1d: 1 at its limit now, 3 more likely than not to \
+        "10 series, forecast for 60d from 2024-11-03T00:00:00Z in steps of 1d: 1 at its limit now, 3 that probably \
          reach the limit, 2 that may reach it (more than 1 in 10), 2 not forecast to reach it, 1 without a known \
          limit, 1 with too little history"
     );
@@ -267,7 +267,7 @@ fn odd_numbers_are_words_or_nothing() {
     assert_eq!(report.totals.iter().find(|(name, _)| name == "flat").unwrap().1, Value::Count(2));
     assert_eq!(column(&report, "probability").iter().filter(|value| **value == Value::None).count(), 2);
     let empty = make(Vec::new(), input());
-    assert_eq!(empty.lead, ["0 series, 60d ahead of , in steps of 1d"]);
+    assert_eq!(empty.lead, ["no series to forecast"]);
 }
 
 #[test]

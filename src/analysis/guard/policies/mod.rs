@@ -247,7 +247,7 @@ const VARIABLES: [(&str, &str); 8] = [
 
 impl Terms {
     /// The terms as CEL, by the names that expressions have for them.
-    fn said(&self) -> BTreeMap<&'static str, String> {
+    fn texts(&self) -> BTreeMap<&'static str, String> {
         let quote = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
         let text =
             |key: &str, value: &str| if self.params.is_some() { format!("params.data.{key}") } else { quote(value) };
@@ -292,8 +292,8 @@ impl Policy {
 
     /// Its variables, in order: what its expressions name, and what that names.
     fn variables(&self, terms: &Terms) -> Vec<Value> {
-        let said = terms.said();
-        let all: Vec<(&str, &str)> = said.iter().map(|(name, text)| (*name, text.as_str())).chain(VARIABLES).collect();
+        let texts = terms.texts();
+        let all: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).chain(VARIABLES).collect();
         let mut needed: Vec<&str> = self.validations.iter().map(|(expression, _)| *expression).collect();
         let mut taken = vec![false; all.len()];
         // The last name only those before them.

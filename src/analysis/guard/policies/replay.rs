@@ -274,14 +274,14 @@ mod tests {
             New { replicas: FieldValue::Unchanged, confirmed: FieldValue::Unchanged, template: FieldValue::Unchanged };
         assert_eq!(of(json!({"metadata": {"labels": {"a": "b"}}})), nothing);
         assert_eq!(of(json!({"spec": {"replicas": 3}})), New { replicas: FieldValue::Set(3), ..nothing.clone() });
-        let said = json!({"metadata": {"annotations": {"plimsoll.io/confirm-replicas": "3"}},
+        let confirmation = json!({"metadata": {"annotations": {"plimsoll.io/confirm-replicas": "3"}},
             "spec": {"replicas": 3, "template": {}}});
         let both = New {
             replicas: FieldValue::Set(3),
             confirmed: FieldValue::Set(Some("3".into())),
             template: FieldValue::Set(()),
         };
-        assert_eq!(of(said), both);
+        assert_eq!(of(confirmation), both);
         let steps = json!([
             {"op": "test", "path": "/spec/replicas", "value": 9},
             {"op": "replace", "path": "/spec/replicas", "value": 3},

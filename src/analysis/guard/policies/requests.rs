@@ -197,14 +197,14 @@ impl ClusterContext {
             (&one.group, &one.resource) == (&of.group, &of.resource)
                 && (of.namespace.is_empty() || of.namespace == one.namespace)
         };
-        let mut said = decide(Some(&Old::default()));
+        let mut decided = decide(Some(&Old::default()));
         for (_, old) in self.objects.iter().filter(|(target, _)| is_in(target)) {
             match decide(Some(old)) {
                 Decision::Deny => return Decision::Deny,
-                Decision::Unknown(why) => said = Decision::Unknown(why),
-                other => said = other,
+                Decision::Unknown(why) => decided = Decision::Unknown(why),
+                other => decided = other,
             }
         }
-        said
+        decided
     }
 }

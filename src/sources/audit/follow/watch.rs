@@ -114,7 +114,7 @@ pub(super) fn family_of(path: &Path) -> String {
 /// What is in a folder but for hidden files.
 fn list(folder: &Path) -> Vec<PathBuf> {
     let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    // A folder that is gone may come again.
+    // A missing folder may appear again.
     let Ok(entries) = std::fs::read_dir(place) else { return Vec::new() };
     let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
     names.filter(|name| !name.as_encoded_bytes().starts_with(b".")).map(|name| folder.join(name)).collect()

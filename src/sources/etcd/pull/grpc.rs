@@ -133,16 +133,16 @@ impl<'e> Client<'e> {
         }
         let all = causes.join(": ").to_lowercase();
         let last = causes.last().map_or_else(|| error.to_string(), Clone::clone);
-        let says = |what: &[&str]| what.iter().any(|what| all.contains(what));
-        let next = if says(&["unknownissuer"]) {
+        let mentions = |what: &[&str]| what.iter().any(|what| all.contains(what));
+        let next = if mentions(&["unknownissuer"]) {
             "its certificate is signed by another authority: check --cacert"
-        } else if says(&["notvalidforname", "not valid for name"]) {
+        } else if mentions(&["notvalidforname", "not valid for name"]) {
             "its certificate is for another name: use a name in the certificate"
-        } else if says(&["invalidcontenttype", "corrupt message"]) {
+        } else if mentions(&["invalidcontenttype", "corrupt message"]) {
             "the server there does not speak TLS: use http://"
-        } else if says(&["refused"]) {
+        } else if mentions(&["refused"]) {
             "check host and port, and whether the member runs"
-        } else if says(&["lookup", "resolve", "dns error"]) {
+        } else if mentions(&["lookup", "resolve", "dns error"]) {
             "check the name"
         } else if self.endpoint.is_secure() && !self.has_identity {
             // In TLS 1.3 a member that misses a certificate only closes the connection once it is made.
@@ -228,14 +228,14 @@ impl Call<'_> {
 
 /// What to do about a status of gRPC.
 fn advice(status: &str, message: &str) -> &'static str {
-    let says = |what: &str| message.contains(what);
-    if says("invalid user ID or password") {
+    let mentions = |what: &str| message.contains(what);
+    if mentions("invalid user ID or password") {
         "check --user and the password"
-    } else if says("user name is empty") {
+    } else if mentions("user name is empty") {
         "authentication is on: give --user, and the password in PLIMSOLL_ETCD_PASSWORD or --password-file"
-    } else if says("authentication is not enabled") {
+    } else if mentions("authentication is not enabled") {
         "authentication is off: remove --user"
-    } else if says("permission denied") {
+    } else if mentions("permission denied") {
         "a snapshot requires a user with the role root"
     } else {
         match status {
