@@ -59,12 +59,12 @@ fn it_is_there_at_once_and_quiet_when_nothing_happens() {
         .args([env!("CARGO_BIN_EXE_plimsoll"), "tui", &sample("list-storm")])
         .output()
         .unwrap();
-    let told: Value =
+    let reported: Value =
         serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&out.stderr)));
     // The fastest of five: other tests run beside this one.
-    assert!(told["first_frame_ms"].as_f64().unwrap() <= 150.0, "{told}");
-    assert!(told["idle_bytes_per_s"].as_f64().unwrap() <= 20_000.0, "{told}");
-    assert!(told["idle_cpu_share"].as_f64().unwrap() <= 0.02, "{told}");
+    assert!(reported["first_frame_ms"].as_f64().unwrap() <= 150.0, "{reported}");
+    assert!(reported["idle_bytes_per_s"].as_f64().unwrap() <= 20_000.0, "{reported}");
+    assert!(reported["idle_cpu_share"].as_f64().unwrap() <= 0.02, "{reported}");
 }
 
 #[test]

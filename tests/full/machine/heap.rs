@@ -81,7 +81,7 @@ fn a_real_programs_text_profile_tells_idle_and_released_memory() {
     ])
     .json(0);
     // The same numbers, taken out of the text by another way.
-    let told = |name: &str| -> f64 {
+    let reported = |name: &str| -> f64 {
         let line = text
             .lines()
             .find(|line| line.starts_with(&format!("# {name} = ")))
@@ -97,8 +97,8 @@ fn a_real_programs_text_profile_tells_idle_and_released_memory() {
         ("go_total", "Sys"),
         ("next_gc", "NextGC"),
     ] {
-        assert_eq!(number(profile, field), told(name), "{field}");
-        assert!(told(name) > 0.0 || field == "heap_released", "{name}");
+        assert_eq!(number(profile, field), reported(name), "{field}");
+        assert!(reported(name) > 0.0 || field == "heap_released", "{name}");
     }
     // And what the program's metrics say, a moment later.
     for field in ["heap_in_use", "heap_idle", "go_total"] {

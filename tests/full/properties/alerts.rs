@@ -55,7 +55,7 @@ fn used(run: &Value) -> Vec<(String, u64)> {
 }
 
 /// What a message says, whatever the channel: owner, time, reason, what stands, what is over.
-fn told(accepted: &Value) -> Option<(String, String)> {
+fn reported(accepted: &Value) -> Option<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let body = &accepted["body"];
     let lines = |text: &str| {
@@ -174,7 +174,7 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
     let mut faults = Vec::new();
     let mut copies: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
     for one in &accepted {
-        if let Some((id, _)) = told(one) {
+        if let Some((id, _)) = reported(one) {
             copies.entry((one["channel"].as_str().unwrap().to_owned(), id)).or_default().push(one);
         }
     }
@@ -185,7 +185,7 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
             if !cut_short.iter().any(|(from, to)| (*from..=*to).contains(&at)) {
                 faults.push(format!("{channel} {id}: taken twice, though no run was killed then"));
             }
-            if pair[0]["message_id"] != pair[1]["message_id"] || told(pair[0]) != told(pair[1]) {
+            if pair[0]["message_id"] != pair[1]["message_id"] || reported(pair[0]) != reported(pair[1]) {
                 faults.push(format!("{channel} {id}: the second is another"));
             }
         }
@@ -211,7 +211,7 @@ fn nobody_is_forgotten_and_nobody_is_told_twice() {
                 .iter()
                 .filter(|one| one["channel"] == *channel)
                 .filter(is_theirs)
-                .filter_map(told)
+                .filter_map(reported)
                 .filter(|(id, _)| seen.insert(id.clone()))
                 .map(|(_, text)| text)
                 .collect();

@@ -33,26 +33,26 @@ fn what_was_acknowledged_is_there_once_wherever_the_writer_is_killed() {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
-            let mut told = 0;
+            let mut reported = 0;
             let mut text = String::new();
             for line in errors.lines().map_while(Result::ok) {
                 // `plimsoll: batch 3: 60 samples stored`
                 let count =
                     line.split_once("batch ").and_then(|(_, rest)| rest.split_once(": ")?.1.split_once(" sample"));
-                told = count.map_or(told, |(count, _)| count.replace(',', "").parse().unwrap());
+                reported = count.map_or(reported, |(count, _)| count.replace(',', "").parse().unwrap());
                 text.push_str(&line);
             }
-            (told, text)
+            (reported, text)
         });
         std::thread::sleep(Duration::from_micros(chance.below(60_000)));
         child.kill().unwrap();
         let status = child.wait().unwrap();
-        let (told, text) = reader.join().unwrap();
+        let (reported, text) = reader.join().unwrap();
         assert!(!text.contains("panicked"), "{text}");
         assert!(status.success() || status.code().is_none(), "{text}");
-        acknowledged.insert(n, told);
-        whole += u64::from(told == lines as usize);
-        cut_short += u64::from(told > 0 && told < lines as usize);
+        acknowledged.insert(n, reported);
+        whole += u64::from(reported == lines as usize);
+        cut_short += u64::from(reported > 0 && reported < lines as usize);
         if n % 40 == 39 || n + 1 == RUNS {
             check_killed(&store, &acknowledged);
         }
@@ -73,9 +73,9 @@ fn check_killed(store: &str, acknowledged: &BTreeMap<u64, usize>) {
     }
     let (found, losses) = points(store);
     assert_eq!(losses, [] as [String; 0], "a killed writer damages nothing");
-    for (run, told) in acknowledged {
+    for (run, reported) in acknowledged {
         let own = found.get(&Series::new("killed", &[("run", &run.to_string())])).map_or(&[][..], Vec::as_slice);
-        assert!(own.len() >= *told, "run {run}: {told} were acknowledged, {} are there", own.len());
+        assert!(own.len() >= *reported, "run {run}: {reported} were acknowledged, {} are there", own.len());
         for (line, point) in own.iter().enumerate() {
             assert_eq!(
                 *point,

@@ -28,7 +28,7 @@ fn days(endpoint: &Endpoint, query: &str, window: &Window) -> (Days, RangeStats)
         assert_eq!((series.name.as_str(), series.label("resourcequota"), series.labels.len()), (query, "team", 3));
         (series.label("namespace").to_owned(), series.label("resource").to_owned())
     };
-    (all.into_iter().map(|(series, days)| (of(&series), days)).collect(), prometheus.told())
+    (all.into_iter().map(|(series, days)| (of(&series), days)).collect(), prometheus.stats())
 }
 
 /// Compares days with what went in: every number but sketches and sustained levels, which are tested where they are
@@ -78,18 +78,22 @@ fn sixty_days_come_out_as_they_went_in() {
     let truth = &history().1;
     let server = Server::plain(&[format!("--query.max-samples={LIMIT}")]);
     let all = window(START, END, EVERY);
-    let (used, told) = days(&endpoint(&server.url, LIMIT), "quota-used", &all);
+    let (used, reported) = days(&endpoint(&server.url, LIMIT), "quota-used", &all);
     assert_eq!(compare(truth, "used", &used, START, END, EVERY), 11 * DAYS as usize);
     // The limit is kept, as Prometheus itself has measured it for each query; and use is made of it.
-    assert!(told.is_measured && told.heaviest <= LIMIT && told.heaviest > LIMIT / 4, "{told:?}");
-    assert_eq!((told.too_heavy, told.again, told.left_out, told.warnings.len()), (0, 0, 0, 0), "{told:?}");
+    assert!(reported.is_measured && reported.heaviest <= LIMIT && reported.heaviest > LIMIT / 4, "{reported:?}");
+    assert_eq!(
+        (reported.too_heavy, reported.again, reported.left_out, reported.warnings.len()),
+        (0, 0, 0, 0),
+        "{reported:?}"
+    );
     let points: usize = (0..NAMESPACES)
         .flat_map(|number| RESOURCES.map(|resource| truth.quota("used", &namespace(number), resource).len()))
         .sum();
-    assert_eq!(told.points, points as u64);
+    assert_eq!(reported.points, points as u64);
     let logged = server.queries();
-    assert_eq!(logged.len() as u64, told.queries);
-    assert_eq!(logged.iter().map(|(_, peak)| *peak).max(), Some(told.heaviest));
+    assert_eq!(logged.len() as u64, reported.queries);
+    assert_eq!(logged.iter().map(|(_, peak)| *peak).max(), Some(reported.heaviest));
 
     let (hard, _) = days(&endpoint(&server.url, LIMIT), "quota-hard", &all);
     compare(truth, "hard", &hard, START, END, EVERY);
@@ -132,7 +136,7 @@ fn sixty_days_come_out_as_they_went_in() {
             assert!(day.min >= low * 0.9 && day.max <= low + 0.1, "{series}: {} to {}", day.min, day.max);
         }
     }
-    assert!(prometheus.told().heaviest <= LIMIT);
+    assert!(prometheus.stats().heaviest <= LIMIT);
 }
 
 #[test]
@@ -141,17 +145,17 @@ fn what_is_too_heavy_is_asked_in_parts() {
     let from = END - 5 * 86_400;
     // Prometheus' limit is below ours: what it refuses is halved, and it refuses no more than a few.
     let server = Server::plain(&["--query.max-samples=600".to_owned()]);
-    let (used, told) = days(&endpoint(&server.url, 1_000_000), "quota-used", &window(from, END, EVERY));
+    let (used, reported) = days(&endpoint(&server.url, 1_000_000), "quota-used", &window(from, END, EVERY));
     compare(truth, "used", &used, from, END, EVERY);
-    assert!((1..20).contains(&told.too_heavy) && told.heaviest <= 600, "{told:?}");
+    assert!((1..20).contains(&reported.too_heavy) && reported.heaviest <= 600, "{reported:?}");
     drop(server);
 
     // Not one instant of all twelve series keeps its limit: they are cut by namespace.
     let server = Server::plain(&["--query.max-samples=10".to_owned()]);
     let from = END - 7_200;
-    let (used, told) = days(&endpoint(&server.url, 1_000_000), "quota-used", &window(from, END, EVERY));
+    let (used, reported) = days(&endpoint(&server.url, 1_000_000), "quota-used", &window(from, END, EVERY));
     compare(truth, "used", &used, from, END, EVERY);
-    assert!(told.too_heavy > 0 && told.heaviest <= 10, "{told:?}");
+    assert!(reported.too_heavy > 0 && reported.heaviest <= 10, "{reported:?}");
     // What can't be cut says what to do.
     let mut prometheus = Prometheus::new(&endpoint(&server.url, 1_000_000)).unwrap();
     let whole = Query { name: "mine".to_owned(), promql: "kube_resourcequota".to_owned(), split: None };
