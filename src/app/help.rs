@@ -33,6 +33,8 @@ const RARE_FLAGS: [&str; 11] =
 const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
 /// The explanation of a flag with `-h` is no longer.
 const MAX_SHORT_HELP_CHARS: usize = 66;
+/// and from as many on a clause stands for the whole.
+const MIN_SHORT_HELP_CHARS: usize = 24;
 /// The usage comes behind the examples.
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
@@ -129,9 +131,18 @@ fn clause(help: &str) -> String {
         let count = |c: char| help[..*at].matches(c).count();
         count('(') == count(')') && count('[') == count(']')
     };
-    let ends = [": ", "; ", ". ", " (", " ["].into_iter().flat_map(|end| help.match_indices(end)).map(|(at, _)| at);
-    let cut = ends.filter(|at| (24..=MAX_SHORT_HELP_CHARS).contains(at)).filter(is_whole).max();
-    match cut.or_else(|| help.match_indices(' ').map(|(at, _)| at).filter(|at| *at <= MAX_SHORT_HELP_CHARS).max()) {
+    let ends = |ends: &[&str]| -> Vec<usize> {
+        let found = ends.iter().flat_map(|end| help.match_indices(end)).map(|(at, _)| at);
+        found.filter(|at| *at >= MIN_SHORT_HELP_CHARS).filter(is_whole).collect()
+    };
+    let fits = |at: &usize| *at <= MAX_SHORT_HELP_CHARS;
+    let mut clauses = ends(&[": ", "; ", ". ", " (", " ["]);
+    clauses.push(help.trim_end_matches('.').len());
+    // A clause on one line, a longer one as a whole, a part of one, or as much as there is room for.
+    let cut = clauses.iter().copied().filter(fits).max();
+    let cut = cut.or_else(|| clauses.into_iter().filter(|at| *at <= 2 * MAX_SHORT_HELP_CHARS - 20).min());
+    let cut = cut.or_else(|| ends(&[", "]).into_iter().filter(fits).max());
+    match cut.or_else(|| help.match_indices(' ').map(|(at, _)| at).filter(fits).max()) {
         Some(at) if cut.is_some() => help[..at].trim_end_matches('.').to_owned(),
         Some(at) => format!("{} …", &help[..at]),
         None => help.to_owned(),
@@ -174,9 +185,12 @@ mod tests {
         assert_eq!(clause("Split by time."), "Split by time");
         let long = "Keep single points for this long; of older days what they came to is kept: peak, quantiles, mean.";
         assert_eq!(clause(long), "Keep single points for this long");
-        let long =
-            "End after this time [default with --follow: never; with --every: after 10 m], whatever else is said";
-        assert_eq!(clause(long), "End after this time [default with --follow: never; with --every: …");
+        let whole =
+            "Write pseudonyms in place of users, addresses, namespaces and names of objects; the same each time.";
+        assert_eq!(clause(whole), "Write pseudonyms in place of users, addresses, namespaces and names of objects");
+        let list = format!("Read these{}", " and some that follow from these, if there are any".repeat(4));
+        assert_eq!(clause(&list), "Read these and some that follow from these");
+        assert_eq!(clause(&"word ".repeat(40)), format!("{} …", ["word"; 13].join(" ")));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct Args {
     /// <, <=. DIM is as for clients.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Time within which the recommended --goaway-chance balances the load.
+    /// Recommend a kube-apiserver --goaway-chance that balances the load within this time.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = length_parser(1, "10m, 1h"))]
     within: Micros,
     #[command(flatten)]

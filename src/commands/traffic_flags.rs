@@ -126,8 +126,8 @@ pub(super) struct FollowFlags {
     /// Interval of printing and scraping [default: 10s].
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
-    /// Stop after this duration [default with --follow: on SIGINT or SIGTERM; for a live cluster without --follow:
-    /// after the second page].
+    /// Stop after this duration [default with --follow: run until SIGINT or SIGTERM; for a live cluster without
+    /// --follow: after the second page].
     #[arg(long = "for", value_name = "DURATION")]
     length: Option<String>,
 }

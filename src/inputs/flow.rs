@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Where FlowSchemas are read from.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FlowFlags {
-    /// FlowSchemas and PriorityLevelConfigurations as kubectl get -o json or yaml writes them: file or folder
+    /// FlowSchemas and PriorityLevelConfigurations (kubectl get -o json|yaml): file or folder
     /// (repeatable; default: those in the bundle, else those that kube-apiserver makes itself).
     #[arg(long, value_name = "PATH")]
     pub flow_schemas: Vec<String>,

@@ -43,7 +43,7 @@ pub struct SourceFlags {
     /// Moment.
     #[command(flatten)]
     pub moment: MomentFlags,
-    /// Look at this namespace only (repeatable).
+    /// Use only this namespace (repeatable).
     #[arg(short, long = "namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
     /// Which cluster to read.

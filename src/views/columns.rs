@@ -26,6 +26,15 @@ pub enum Kind {
     More,
     /// Counts in time, as a line of bars.
     Spark,
+    /// RFC 3339, written to the minute.
+    Time,
+}
+
+impl Kind {
+    /// Whether values stand at the left, as words do.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Spark | Self::Time)
+    }
 }
 
 /// A column.
@@ -69,27 +78,27 @@ const COLUMNS: [Column; 336] = [
     column("queue", "QUEUE", Kind::Text),
     column("depth_peak", "PEAK", Kind::Count),
     column("depth_per_min", "GROWTH/MIN", Kind::Rate),
-    column("depth_course", "DEPTH IN TIME", Kind::Spark),
+    column("depth_course", "DEPTH OVER TIME", Kind::Spark),
     column("adds_per_s", "ADDED/S", Kind::Rate),
     column("done_per_s", "DONE/S", Kind::Rate),
     column("retries_per_s", "RETRIES/S", Kind::Rate),
     column("wait_mean_ms", "WAIT MS", Kind::Millis),
-    column("wait_course", "WAIT IN TIME", Kind::Spark),
+    column("wait_course", "WAIT OVER TIME", Kind::Spark),
     column("work_mean_ms", "WORK MS", Kind::Millis),
     column("work_p99_ms", "WORK P99", Kind::Millis),
-    column("busy", "BUSY", Kind::Rate),
+    column("busy", "BUSY WORKERS", Kind::Rate),
     column("longest_s", "LONGEST S", Kind::Rate),
     column("result", "RESULT", Kind::Text),
     column("attempts", "ATTEMPTS", Kind::Count),
     column("attempts_per_s", "PER SEC", Kind::Rate),
     column("mean_ms", "MEAN MS", Kind::Millis),
-    column("attempts_course", "IN TIME", Kind::Spark),
-    column("mean_course", "MEAN IN TIME", Kind::Spark),
+    column("attempts_course", "OVER TIME", Kind::Spark),
+    column("mean_course", "MEAN OVER TIME", Kind::Spark),
     column("pod_queue", "WHERE", Kind::Text),
     column("pods", "PODS", Kind::Count),
     column("pods_peak", "PEAK", Kind::Count),
     column("pods_per_min", "GROWTH/MIN", Kind::Rate),
-    column("pods_course", "IN TIME", Kind::Spark),
+    column("pods_course", "OVER TIME", Kind::Spark),
     column("incoming_per_s", "ADDED/S", Kind::Rate),
     column("stage", "STAGE", Kind::Text),
     column("time_share", "TIME SHARE", Kind::Share),
@@ -145,15 +154,15 @@ const COLUMNS: [Column; 336] = [
     column("rollout", "ROLLOUT", Kind::Text),
     column("last_share", "LAST ONE'S SHARE", Kind::Share),
     column("busiest_share", "BUSIEST'S SHARE", Kind::Share),
-    column("compare_what", "OF", Kind::Text),
+    column("compare_what", "SUBJECT", Kind::Text),
     column("compare_metric", "WHAT", Kind::Text),
     column("compare_before", "BEFORE", Kind::Rate),
     column("compare_after", "AFTER", Kind::Rate),
     column("compare_change", "CHANGE", Kind::Rate),
-    column("compare_between", "BETWEEN", Kind::Rate),
+    column("compare_between", "INTERVAL", Kind::Rate),
     column("compare_course", "BEFORE AND AFTER", Kind::Spark),
     column("time", "TIME", Kind::Text),
-    column("peak_at", "AT", Kind::Text),
+    column("peak_at", "AT (UTC)", Kind::Time),
     wide("sustained", "SUSTAINED", Kind::Text),
     column("spike", "SPIKE", Kind::Text),
     column("change", "CHANGE", Kind::Change),
@@ -164,7 +173,7 @@ const COLUMNS: [Column; 336] = [
     column("used_share", "FULL", Kind::Share),
     wide("per_week_share", "PER WEEK", Kind::Change),
     column("days_left", "DAYS LEFT", Kind::Rate),
-    wide("full_at", "FULL AT", Kind::Text),
+    wide("full_at", "FULL AT (UTC)", Kind::Time),
     wide("local", "LOCAL TIME", Kind::Text),
     wide("message_id", "MESSAGE", Kind::Text),
     wide("failure", "FAILURE", Kind::Text),
@@ -331,7 +340,7 @@ const COLUMNS: [Column; 336] = [
     column("in_bar", "", Kind::Text),
     column("what", "", Kind::Text),
     column("size", "SIZE", Kind::Count),
-    column("of_usage", "OF USAGE", Kind::Share),
+    column("of_usage", "SHARE", Kind::Share),
     column("now", "NOW", Kind::Count),
     column("most", "MAX", Kind::Count),
     column("course", "TREND", Kind::Text),
@@ -407,6 +416,10 @@ pub fn kind(name: &str) -> Kind {
 pub fn show(kind: Kind, value: &Value) -> String {
     match (kind, value) {
         (_, Value::None) => "-".to_owned(),
+        (Kind::Time, Value::Text(text)) => match text.split_at_checked("2026-11-20T09:21".len()) {
+            Some((minute, _)) if minute.as_bytes().get(10) == Some(&b'T') => minute.replace('T', " "),
+            _ => text.clone(),
+        },
         (_, Value::Text(text)) => text.clone(),
         (Kind::Bytes, Value::Count(count)) => bytes(*count as f64),
         (Kind::Bytes, Value::Number(number)) => bytes(*number),
@@ -450,7 +463,7 @@ pub fn kind_in(table: &Table, at: usize) -> Kind {
     let mut known = table.rows.iter().filter_map(|row| row.get(at)).filter(|value| **value != Value::None).peekable();
     let is_word = |value: &Value| matches!(value, Value::Text(text) if !text.contains(|c: char| c.is_ascii_digit()));
     let is_text = known.peek().is_some() && known.all(is_word);
-    if is_text && kind != Kind::Spark { Kind::Text } else { kind }
+    if is_text && !kind.is_text() { Kind::Text } else { kind }
 }
 
 fn own(table: &Table, at: usize) -> Option<&'static str> {
@@ -487,6 +500,8 @@ mod tests {
         assert_eq!(reported(&table), heads("REASON", true));
         table.headings = vec![("reason", "WHY NOT"), ("restarts", "RESTARTS")];
         assert_eq!(reported(&table), heads("WHY NOT", false));
+        assert_eq!(show(Kind::Time, &"2026-11-20T09:21:57.123Z".into()), "2026-11-20 09:21");
+        assert_eq!(show(Kind::Time, &"never".into()), "never");
         assert_eq!((kind_in(&table, 2), kind_in(&table, 1)), (Kind::Text, Kind::Count));
         // Numbers that somebody has written out stand as numbers do.
         table.rows.push(vec!["a".into(), Value::Count(1), "+3 %".into()]);

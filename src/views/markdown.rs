@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::chart;
-use super::columns::{self, Kind};
+use super::columns;
 use super::table::tables_for_people;
 use super::text::plain;
 use crate::model::picture::Picture;
@@ -30,8 +30,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "### {}\n", escape(&table.title))?;
         }
         writeln!(out, "{}", line(all.clone().map(|c| escape(&columns::heading(table, c).to_lowercase())).collect()))?;
-        let mark =
-            |c: usize| if matches!(columns::kind_in(table, c), Kind::Text | Kind::Spark) { "---" } else { "--:" };
+        let mark = |c: usize| if columns::kind_in(table, c).is_text() { "---" } else { "--:" };
         writeln!(out, "{}", line(all.clone().map(|c| mark(c).to_owned()).collect()))?;
         for row in rows {
             let cells = all.clone().zip(row).map(|(c, v)| escape(&columns::show(columns::kind_in(table, c), v)));

@@ -167,7 +167,7 @@ const MAX_LINES: usize = 6;
 pub(super) fn aligned(text: &str, kind: Kind, width: usize) -> String {
     let text = fit(text, width);
     let pad = " ".repeat(width.saturating_sub(text.width()));
-    if matches!(kind, Kind::Text | Kind::Spark) { format!("{text}{pad}") } else { format!("{pad}{text}") }
+    if kind.is_text() { format!("{text}{pad}") } else { format!("{pad}{text}") }
 }
 
 /// Columns that go first where a line would be too long, in this order.

@@ -16,7 +16,7 @@ const METRICS: [(&str, &str, &str); 22] = [
     ("slab_reclaimable", "slab_reclaimable_bytes", "Kernel objects that can be dropped."),
     ("kernel", "kernel_bytes", "Memory of the kernel."),
     ("swap", "swap_bytes", "Swap used."),
-    ("working_set", "working_set_bytes", "Usage less inactive file pages."),
+    ("working_set", "working_set_bytes", "Usage minus inactive file pages."),
     ("reclaimable", "reclaimable_bytes", "Clean page cache and reclaimable slab."),
     ("unreclaimable", "unreclaimable_bytes", "The rest of the usage."),
     ("headroom", "headroom_bytes", "Limit less usage."),

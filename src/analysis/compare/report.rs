@@ -2,14 +2,14 @@
 
 use super::limits::{self, Limit};
 use super::noise::{Measured, Verdict};
-use super::words::{name, quantity, signed};
+use super::words::{factor_or_percent, name, quantity};
 use super::{Area, Metric, Row, Unit};
 use crate::model::forecast::Unit as PictureUnit;
 use crate::model::input::InputReport;
 use crate::model::picture::Contrast;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{self, Micros};
-use crate::model::units::{counted, duration, grouped, significant};
+use crate::model::units::{counted, duration, grouped};
 use serde_json::json;
 
 /// What a report is made of besides rows.
@@ -106,8 +106,9 @@ pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
     report.people = Some(people);
     report.notes.extend(input.notes);
     if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
-        let sure = "BETWEEN holds the true change with 95 % confidence for all rows together, unless the load varies \
-             in cycles as long as the windows";
+        let sure = "INTERVAL contains the true change, with 95 % confidence for all rows together, unless the load varies \
+             in cycles as long as the windows. \"noise\": the difference may be chance; \"uncertain\": \
+             twice or half as much, and yet it may be chance";
         report.notes.push(format!("{sure}. Rules: docs/commands/compare.md."));
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
@@ -246,22 +247,23 @@ fn cells(row: &Row) -> Vec<Value> {
 fn for_people(row: &Row) -> Vec<Value> {
     let metric = Metric::named(row.pair.metric).map_or(row.pair.metric, |metric| metric.title);
     let side = |side: &Measured| side.value().map_or_else(|| "-".to_owned(), |value| quantity(unit(row), value));
+    // One scale for all of a row: factors from a doubling on.
+    let is_factor =
+        row.change().is_some_and(|change| change >= 1.0) || row.bounds.is_some_and(|(_, high)| high >= 11.0);
     let change = match (row.verdict, row.change()) {
         (Verdict::New, _) => "new".to_owned(),
         (Verdict::Gone, _) => "gone".to_owned(),
         (Verdict::Noise, _) => "noise".to_owned(),
-        (Verdict::Unsure, _) => "unsure".to_owned(),
+        (Verdict::Unsure, _) => "uncertain".to_owned(),
         (Verdict::Few, _) => "too few".to_owned(),
         (Verdict::Same, _) | (_, None) => "same".to_owned(),
-        (_, Some(change)) => signed(change),
+        (_, Some(change)) => factor_or_percent(change, is_factor),
     };
     let between = match row.bounds {
         // From nothing any number is any times as many.
         Some(_) if row.pair.before.value() == Some(0.0) => "-".to_owned(),
         Some((low, high)) if !matches!(row.verdict, Verdict::Same | Verdict::New) => {
-            // One scale for both ends.
-            let low = if high >= 11.0 { format!("{}×", significant(low)) } else { signed(low - 1.0) };
-            format!("{low} … {}", signed(high - 1.0))
+            format!("{} … {}", factor_or_percent(low - 1.0, is_factor), factor_or_percent(high - 1.0, is_factor))
         }
         _ => "-".to_owned(),
     };

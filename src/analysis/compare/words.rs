@@ -14,6 +14,15 @@ pub(super) fn signed(change: f64) -> String {
     }
 }
 
+/// `2.54×` or `+154%`.
+pub(super) fn factor_or_percent(change: f64, is_factor: bool) -> String {
+    if is_factor && change.is_finite() && change < 999.0 {
+        format!("{}×", significant(change + 1.0))
+    } else {
+        signed(change)
+    }
+}
+
 /// A value with its unit.
 pub(super) fn quantity(unit: Unit, value: f64) -> String {
     match unit {
@@ -34,6 +43,8 @@ pub(super) fn name(row: &Row) -> String {
     let group = if field("group").is_empty() { String::new() } else { format!(".{}", field("group")) };
     match (row.pair.area, field("verb")) {
         (Area::Clients, _) if agent.is_empty() => short(user),
+        // An account that is called as its agent names both.
+        (Area::Clients, _) if user.rsplit(':').next() == Some(agent) => short(user),
         (Area::Clients, _) => format!("{} ({})", short(agent), short(user)),
         (_, "") => [field("resource").to_owned() + &group, field("name").to_owned(), field("instance").to_owned()]
             .into_iter()

@@ -144,7 +144,7 @@ fn lead(
         let wait = duration((queue.wait_mean_ms.unwrap_or(0.0) * 1e3) as Micros);
         let most = queue.most().map(|most| format!("; {} at most", counted(most as u64, "item"))).unwrap_or_default();
         report.lead.push(format!(
-            "longest queue\t{} of {}: items wait {wait} on average{most}",
+            "longest waits\t{} of {}: items wait {wait} on average{most}",
             queue.name,
             process(queue.instance)
         ));
@@ -170,9 +170,9 @@ fn lead(
     if !waiting.is_empty() {
         let reported: Vec<String> =
             waiting.iter().filter_map(|queue| Some(format!("{} {}", queue.pods?, queue.queue))).collect();
-        let placed = placed_ms(&read.facts)
-            .1
-            .map(|p99| format!("; a pod is placed within {} of being seen (p99)", duration((p99 * 1e3) as Micros)));
+        let placed = placed_ms(&read.facts).1.map(|p99| {
+            format!("; placed pods were bound within {} of being seen (p99)", duration((p99 * 1e3) as Micros))
+        });
         report.lead.push(format!("pending pods\t{}{}", reported.join(", "), placed.unwrap_or_default()));
     }
     if let Some(classes) = &read.classes {
@@ -189,7 +189,7 @@ fn kinds(classes: &Classes) -> String {
     match classes.pods {
         0 => format!("{}, none pending for a node{gated}", counted(classes.all, "pod")),
         pods => format!(
-            "{} without a node{gated}: {}; with one decision per distinct pod: {} instead of {pods} ({} fewer)",
+            "{} without a node{gated}: {}; one decision for identical pods: {} instead of {pods} ({} fewer)",
             counted(pods, "pod"),
             counted(classes.kinds.len() as u64, "kind"),
             counted(classes.distinct, "decision"),

@@ -103,7 +103,7 @@ fn name(facts: &Facts, instance: usize) -> [Value; 2] {
 }
 
 pub(super) fn of_queues(facts: &Facts, queues: &[Queue]) -> Table {
-    let mut table = table("queues", "Work queues, by wait", &QUEUE);
+    let mut table = table("queues", "Work queues, by total waiting time", &QUEUE);
     for queue in queues {
         let own = [
             facts.instances[queue.instance].component.name().into(),
@@ -129,7 +129,7 @@ pub(super) fn of_queues(facts: &Facts, queues: &[Queue]) -> Table {
 }
 
 pub(super) fn of_pending(waiting: &[Waiting]) -> Table {
-    let mut table = table("pending", "Pending pods, by the leading scheduler", &PENDING);
+    let mut table = table("pending", "Pending pods, as the leading scheduler counts them", &PENDING);
     for queue in waiting {
         table.rows.push(vec![
             queue.cluster.as_str().into(),

@@ -129,17 +129,21 @@ pub(super) fn summary(group: &Group) -> String {
     }
     let cascade = &group.cascade;
     if cascade.total() > 0 {
-        reported += &format!(
-            "; cascade: {}{} deleted",
-            if cascade.by_databases { "" } else { "at least " },
-            objects(&cascade.objects)
-        );
+        // The objects of a collection are what the request deletes, not what follows from it.
+        let cascade_of = if first.kind == "delete-collection" { "" } else { "cascade: " };
+        let least = if cascade.by_databases { "" } else { "at least " };
+        reported += &format!("; {cascade_of}{least}{} deleted", objects(&cascade.objects));
+    } else if gone(group) == "unknown" {
+        reported += "; number of deleted objects unknown";
     }
     if let Some(detail) = group.details.first().filter(|_| first.kind != "forbidden") {
         reported += &format!("; {detail}");
     }
-    if !group.owners.is_empty() {
-        reported += &format!("; owner: {}", group.owners.iter().cloned().collect::<Vec<_>>().join(", "));
+    // A namespace that no label gives an owner stands for itself.
+    let owners: Vec<&str> =
+        group.owners.iter().map(String::as_str).filter(|owner| !group.namespaces.contains(*owner)).collect();
+    if !owners.is_empty() {
+        reported += &format!("; owner: {}", owners.join(", "));
     }
     reported
 }

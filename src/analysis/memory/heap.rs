@@ -235,16 +235,16 @@ pub fn for_people(heaps: &[Heap]) -> Table {
     }));
     type ValueOf = fn(&Heap) -> Option<f64>;
     let lines: [(&str, ValueOf); 11] = [
-        ("objects in use at the last collection", |h| h.objects),
+        ("live objects after the last garbage collection", |h| h.objects),
         ("heap in use", |h| h.in_use),
         ("heap idle, not released", |h| Some(h.idle? - h.released.unwrap_or(0.0))),
         ("heap released to the kernel", |h| h.released),
         ("stacks", |h| h.stacks),
-        ("Go memory in total", Heap::held),
-        ("anonymous memory of the group", |h| h.anon.map(|anon| anon as f64)),
+        ("Go memory in total, without released", Heap::held),
+        ("anonymous memory of the cgroup", |h| h.anon.map(|anon| anon as f64)),
         ("anonymous memory beyond the objects", Heap::beyond),
         ("anonymous memory not accounted for by Go", Heap::outside),
-        ("next collection at", |h| h.next_gc),
+        ("next garbage collection at a heap of", |h| h.next_gc),
         ("resident memory of the process", |h| h.resident),
     ];
     let text = |value_of: ValueOf, heap: &Heap| {
@@ -256,5 +256,10 @@ pub fn for_people(heaps: &[Heap]) -> Table {
     let rows = rows.map(|(what, value_of)| {
         std::iter::once((*what).into()).chain(heaps.iter().map(|heap| text(*value_of, heap))).collect()
     });
-    Table { title: "Go heap, beside anonymous memory".to_owned(), columns, rows: rows.collect(), ..Table::default() }
+    Table {
+        title: "Go heap compared with anonymous memory".to_owned(),
+        columns,
+        rows: rows.collect(),
+        ..Table::default()
+    }
 }

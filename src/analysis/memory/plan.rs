@@ -46,9 +46,9 @@ pub struct Plan {
 
 /// Plans; an error says what is not known.
 pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Plan, String> {
-    let usage = account.usage.ok_or("the group's usage is unknown")?;
+    let usage = account.usage.ok_or("the cgroup's usage is unknown")?;
     let reclaimable =
-        account.reclaimable.ok_or("the group's cache is unknown (memory.stat lacks active_file or inactive_file)")?;
+        account.reclaimable.ok_or("the cgroup's cache is unknown (memory.stat lacks active_file or inactive_file)")?;
     let limit = || account.limit.ok_or("the limit is unknown; use --until working-set or cache<SIZE");
     let wanted = match until {
         Until::WorkingSet => account.file_inactive.unwrap_or(0),

@@ -322,7 +322,7 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
     fact(format!("limit ({by})"), signed(a.limit));
     fact("left below the limit".to_owned(), a.headroom);
     fact("left if reclaimable cache is freed".to_owned(), a.headroom_with_cache);
-    fact("working set (kubelet's: usage less inactive file)".to_owned(), signed(a.working_set));
+    fact("working set (kubelet's: usage minus inactive file cache)".to_owned(), signed(a.working_set));
     fact("reclaimable (clean cache, reclaimable slab)".to_owned(), signed(a.reclaimable));
     fact("cache mapped by processes".to_owned(), signed(a.file_mapped));
     fact("cache not yet written".to_owned(), signed(a.file_dirty).filter(|dirty| *dirty > 0));

@@ -11,10 +11,10 @@ use crate::model::question::{self, Form, GatewayName};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Emit")]
 pub struct EmitFlags {
-    /// Print this in place of the profiles, as YAML (-o json: a report; -o wide: tables).
+    /// Print configuration instead of the profiles, as YAML (-o json: a report; -o wide: tables).
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "seats")]
     pub emit: Option<Form>,
-    /// A client to emit for, with or without findings (repeatable): a user, a service account (NAMESPACE:NAME), or an
+    /// Emit for this client, even if it has no findings (repeatable): a user, a service account (NAMESPACE:NAME), or an
     /// agent.
     #[arg(long = "client", value_name = "USER", requires = "emit")]
     pub clients: Vec<String>,
@@ -22,15 +22,15 @@ pub struct EmitFlags {
     /// Kubernetes 1.29 on].
     #[arg(long, value_name = "N", requires = "emit")]
     pub shares: Option<u32>,
-    /// Also throttle what looks like part of the cluster: network, storage, webhooks, autoscaler, or the provider's
-    /// own.
+    /// Also throttle clients that look like parts of the cluster: network, storage, webhooks, autoscaler, or the
+    /// provider's own.
     #[arg(long, requires = "emit")]
     pub force: bool,
-    /// Seats of an apiserver: --max-requests-inflight + --max-mutating-requests-inflight [default: by the bundle's
-    /// metrics, else 600].
+    /// Seats of an apiserver [default: by the bundle's metrics, else 600]: --max-requests-inflight +
+    /// --max-mutating-requests-inflight.
     #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub server_seats: Option<u32>,
-    /// With --emit fence: number of steps, each with more seats, to lift the limit.
+    /// With --emit fence: lift the limit in this many steps; each has more seats.
     #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..=10))]
     pub ramp: Option<u32>,
     /// With --emit gateway: only for this gateway [default: a document for each].

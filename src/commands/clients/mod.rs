@@ -62,11 +62,11 @@ pub struct Args {
     /// namespace.
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
-    /// Show holders of and queues for the seats of priority levels, by
+    /// Show who holds and who waits for the seats of each priority level; reads
     /// /debug/api_priority_and_fairness/dump_requests, dump_queues and dump_priority_levels.
     #[arg(long, conflicts_with = "objects")]
     seats: bool,
-    /// A snapshot or copy of etcd's database (or a folder that holds one), for the sizes of listed objects.
+    /// etcd snapshot or copied database, for the sizes of listed objects; a file, or a folder that holds one.
     #[arg(long, value_name = "FILE.db")]
     objects: Option<String>,
     #[command(flatten)]

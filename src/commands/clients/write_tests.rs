@@ -210,9 +210,9 @@ fn a_storm_says_how_much_and_leads_to_limits() {
     assert_eq!((&finding.evidence["others_per_s"], &finding.evidence["seconds"]), (&json!(0.5), &json!(70)));
     let rate = finding.evidence["bytes_per_s"].as_f64().unwrap();
     assert!((600_000.0..610_000.0).contains(&rate), "{rate}");
-    let summary = "app (system:serviceaccount:team:app) sends 60.0 writes/s in its busiest minute (all others \
-                   0.50/s), 99.2% of the cluster's writes, mostly update secrets, 587 KiB/s of objects; at this level \
-                   for 1m 10s";
+    let summary = "app (system:serviceaccount:team:app) sends 60.0 writes/s in its busiest minute (all other clients \
+                   together 0.50/s), 99.2% of the cluster's writes, mostly update secrets, 587 KiB/s of objects; high \
+                   for 1m 10s in total";
     assert_eq!(finding.summary, summary);
     assert!(finding.remedy.contains("--emit fence --client system:serviceaccount:team:app"), "{}", finding.remedy);
     assert_eq!(fence::culprits(&clients, &found, ""), [APP.0]);

@@ -32,10 +32,10 @@ ROWS (--by)
 pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// What rows are grouped by: prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY.
+    /// Group rows by this: prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY.
     #[arg(long, default_value = "prefix", value_name = "WHAT")]
     by: By,
-    /// Do not decode values: faster, without their contents and the hash.
+    /// Do not decode values: faster, without kinds, owners, managers, labels and the hash.
     #[arg(long)]
     keys_only: bool,
     /// The quota of the member (--quota-backend-bytes), to compare the size with: 8GiB (default: that of the bundle's

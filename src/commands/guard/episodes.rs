@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "30m", requires = "follow",
         value_parser = duration_parser(60, "30m, 2h"))]
     last: Duration,
-    /// Stop after this duration [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: run until SIGINT or SIGTERM].
     #[arg(long = "for", value_name = "DURATION", requires = "follow",
         value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,

@@ -32,7 +32,7 @@ pub(super) struct FollowFlags {
     /// from --since.
     #[arg(long, conflicts_with_all = ["until", "before", "after"])]
     pub(super) follow: bool,
-    /// Stop after this duration [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: run until SIGINT or SIGTERM].
     #[arg(long = "for", value_name = "DURATION", requires = "follow",
         value_parser = duration_parser(0, "30s, 5m, 12h"))]
     length: Option<Duration>,

@@ -52,13 +52,13 @@ struct WhatArgs {
     /// inuse_space).
     #[arg(long, value_name = "TYPE")]
     sample_type: Option<String>,
-    /// Count only stacks with a function, file or program that matches.
+    /// Count only stacks with a function, file or binary that matches.
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     focus: Option<Regex>,
-    /// Leave out stacks with a function, file or program that matches.
+    /// Ignore stacks with a function, file or binary that matches.
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     ignore: Option<Regex>,
-    /// Show only the outermost match and its callees.
+    /// Cut each stack above its outermost frame that matches.
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     show_from: Option<Regex>,
     /// Use only this process: the name of its folder, or an apiserver's host:port.

@@ -31,7 +31,7 @@ EXAMPLES
   plimsoll memory reclaim --component kube-apiserver --daemon --high 90% \\
     --low 80% --yes")]
 pub(super) struct Args {
-    /// Cgroups: a path, the id of a pod or container, a unit.
+    /// Cgroups: a path, the id of a pod or container, a systemd unit.
     #[arg(value_name = "SOURCE", required_unless_present_any = ["pid", "unit", "component"])]
     sources: Vec<String>,
     /// Reclaim; without this, only print the plan.

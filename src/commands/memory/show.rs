@@ -37,8 +37,8 @@ use std::time::Duration;
   # copies of memory.stat and its siblings
   plimsoll memory show copy/ --host-memory 32GiB")]
 pub(super) struct Args {
-    /// Cgroups: a path, the id of a pod or container, a unit; or copies: files, folders, bundles, - for stdin [default:
-    /// the machine's top group].
+    /// Cgroups: a path, the id of a pod or container, a systemd unit; or copied cgroup files: files, folders, bundles,
+    /// - for stdin [default: the machine's top cgroup].
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Show the cgroups below as well.
@@ -52,8 +52,8 @@ pub(super) struct Args {
     /// found.
     #[arg(long, value_name = "SOURCE")]
     metrics: Vec<String>,
-    /// Heap profiles of it (files, folders, URLs): memory of Go objects. The text form (?debug=1) has idle and
-    /// released memory too. A bundle's own are found.
+    /// Heap profiles of the same program (files, folders, URLs): memory of Go objects. The text form (?debug=1) has
+    /// idle and released memory too. A bundle's own are found.
     #[arg(long, value_name = "SOURCE")]
     heap: Vec<String>,
     #[command(flatten)]

@@ -32,7 +32,7 @@ const CHART: usize = 600;
     /var/lib/node_exporter/textfile/plimsoll_memory.prom
   plimsoll memory watch --pid 4711 --for 2m --until 1h --fail-on warning")]
 pub(super) struct Args {
-    /// Cgroups: a path, the id of a pod or container, a unit [default: the machine's top group].
+    /// Cgroups: a path, the id of a pod or container, a systemd unit [default: the machine's top cgroup].
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Time between samples.
@@ -41,7 +41,7 @@ pub(super) struct Args {
     /// Report a verdict as a finding once it has lasted this long.
     #[arg(long = "for", value_name = "DURATION", default_value = "1m", value_parser = parse_every)]
     holds: Duration,
-    /// Stop after this duration [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: run until SIGINT or SIGTERM].
     #[arg(long, value_name = "DURATION", value_parser = parse_every)]
     until: Option<Duration>,
     /// Also write the last sample to this file for the textfile collector of Prometheus' node_exporter; replaced

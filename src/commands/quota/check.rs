@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Thresholds and owners")]
 pub(super) struct Flags {
-    /// Warn from this share of a quota on (default 80%).
+    /// Warn when a quota is at least this full (default 80%).
     #[arg(long, value_name = "SHARE", value_parser = share)]
     warn: Option<f64>,
-    /// Critical from this share of a quota on (default 95%).
+    /// Critical when a quota is at least this full (default 95%).
     #[arg(long, value_name = "SHARE", value_parser = share)]
     critical: Option<f64>,
     /// Also critical if the trend reaches the limit within this many days.

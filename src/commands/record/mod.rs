@@ -55,7 +55,7 @@ pub struct Args {
     /// Time between samples [default: 15s for live sources; files are read once].
     #[arg(long, value_name = "TIME", value_parser = parse_every)]
     every: Option<Duration>,
-    /// Stop after this duration [default: on SIGINT or SIGTERM].
+    /// Stop after this duration [default: run until SIGINT or SIGTERM].
     #[arg(long = "for", id = "length", value_name = "TIME", value_parser = parse_every)]
     length: Option<Duration>,
     /// List a live cluster's objects, and its pods' usage, no more often than this.
@@ -69,7 +69,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
-    /// Import samples from CSV, Parquet or Prometheus answers.
+    /// Import samples from CSV, Parquet or Prometheus query results.
     Import(import::Args),
 }
 

@@ -297,7 +297,7 @@ fn grid(table: &Table, rows: &[Vec<Value>]) -> Json {
     };
     let shown: Vec<usize> = (0..table.columns.len()).filter(|&c| !columns::is_wide(table, c) && !is_empty(c)).collect();
     let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind_in(table, c)).collect();
-    let is_number = |kind: Kind| !matches!(kind, Kind::Text | Kind::Spark);
+    let is_number = |kind: Kind| !kind.is_text();
     let heads = shown
         .iter()
         .zip(&kinds)

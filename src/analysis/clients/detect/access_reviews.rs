@@ -33,8 +33,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let evidence = json!({"reviews": minutes.total(), "busiest_minute": minutes.busiest(), "minutes": busy,
             "sources": one.copies(profile)});
         let finding = clients.finding("client-access-reviews", Severity::Warning, profile, what, &minutes);
-        let remedy = "cache the answers (k8s.io/apiserver's delegating authorizer and authenticator do: 10 s by \
-             default; kubelets keep allowed answers for 5 minutes, denied ones for 30 s, TokenReviews for 2 minutes)";
+        let remedy = "cache the answers: k8s.io/apiserver's delegating authorizer and authenticator cache for 10 s by \
+             default; for comparison, kubelets cache allowed answers for 5 minutes, denied ones for 30 s";
         // Whether the questions are the same stands in their bodies, which logs of level Metadata leave out.
         found.push((Some(profile.who), describe(finding, 0.75, summary, evidence, remedy)));
     }

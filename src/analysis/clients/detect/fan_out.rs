@@ -37,7 +37,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             clients.is_cost_known.then(|| bytes_per_s.sum::<u64>() as f64 / clients.seconds()).filter(|sum| *sum > 0.0);
         let per_node = bytes_per_s.map(|sum| sum / sources as f64);
         let cost =
-            per_node.map(|each| format!("; each address adds {}/s of responses", bytes(each))).unwrap_or_default();
+            per_node.map(|each| format!("; on average {}/s of responses per address", bytes(each))).unwrap_or_default();
         let summary = format!(
             "{} runs at {} addresses, each reading all {} of the cluster: {} LISTs, {} watches{cost}",
             name(profile),

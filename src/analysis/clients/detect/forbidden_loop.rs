@@ -59,13 +59,13 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         };
         let remedy = match of_code(401) > of_code(403) {
             true => {
-                "renew its credentials (an expired token or certificate, or one of another cluster), or stop it; it \
-                 should back off after each failure"
+                "renew its credentials (an expired token or certificate, or one of another cluster), or stop the \
+                 client; it should back off after each failure"
             }
             false => {
-                "grant the missing permission (a Role and a RoleBinding), or stop these requests; a 403 for an \
-                 exceeded quota requires more quota, or fewer objects; either way it should back off after each \
-                 failure"
+                "grant the missing permission (a Role, or a ClusterRole for all namespaces, and its binding), or stop \
+                 these requests; creates that exceed a quota are 403s too, and need more quota or fewer objects; in \
+                 every case the client should back off after each failure"
             }
         };
         found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));

@@ -36,7 +36,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         };
         let object = path(hot.namespace, hot.name);
         let summary = format!(
-            "{} writes {} {object} {:.0} times a minute (limit 60){more}",
+            "{} writes {} {object} {:.0} times a minute (reported from 60){more}",
             name(profile),
             resource(what),
             hot.per_minute
@@ -48,7 +48,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         // Its own parts write what others change: the status of a roll-out, quotas.
         let severity = if profile.is_control_plane() { Severity::Info } else { Severity::Warning };
         let remedy = format!(
-            "write only when something changed, and batch changes for some seconds (a workqueue's rate limiter); for \
+            "write only when something changed, and batch changes for a few seconds (a workqueue with AddAfter); for \
              leader election use a Lease with the default retryPeriod of 2 s; to see when and what it writes: {}",
             series(&[("agent", profile.who.agent), ("resource", what.1), ("name", hot.name)])
         );

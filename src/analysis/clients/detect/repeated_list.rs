@@ -61,7 +61,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let until = match (cache, etcd, unsure) {
             // Events have no watch cache.
             _ if what.1 == "events" => "until then list less often",
-            (_, 0, 0) => "the watch cache already serves its LISTs, so until then list less often",
+            (_, 0, 0) => "until then list less often (the watch cache already serves these LISTs)",
             (_, 1.., _) => "until then list with resourceVersion=0, which the watch cache serves, and less often",
             _ => "until then list less often (--k8s-version shows whether resourceVersion=0 would help)",
         };

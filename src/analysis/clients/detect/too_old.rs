@@ -51,8 +51,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                  bookmark"
             }
             false => {
-                "start the watch at the LIST's resourceVersion, keep it up to date with allowWatchBookmarks=true, \
-                 and use it for the next watch"
+                "start the watch at the LIST's resourceVersion, keep that version current from events and \
+                 bookmarks (allowWatchBookmarks=true), and start the next watch from it"
             }
         };
         // The 410 stands inside the stream, which no log shows: a watch that ends at once for another reason looks the

@@ -33,7 +33,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let opened = one.sum(counts);
         let asked =
             one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
-        let why = if asked * 2 > opened { ", as it requests (timeoutSeconds below 60)" } else { "" };
+        let why = if asked * 2 > opened { ", because it sets timeoutSeconds below 60" } else { "" };
         let summary = format!(
             "{} reopens watches of {}: {} times, half of them shorter than {}{why}",
             name(profile),

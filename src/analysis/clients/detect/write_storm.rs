@@ -144,8 +144,8 @@ fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> Cli
     let lasted = storm.tiles.len() as i64 * length;
     let size = bytes_per_s.map_or_else(String::new, |rate| format!(", {}/s of objects", bytes(rate)));
     let summary = format!(
-        "{} sends {} writes/s in its busiest minute (all others {}/s), {} of the cluster's writes, mostly \
-         {verb} {}{size}; at this level for {}",
+        "{} sends {} writes/s in its busiest minute (all other clients together {}/s), {} of the cluster's writes, \
+         mostly {verb} {}{size}; high for {} in total",
         name(profile),
         significant(rate),
         significant(rest),
@@ -171,9 +171,10 @@ fn words<'r>(clients: &Clients<'r>, profile: &Profile<'r>, storm: &Storm) -> Cli
         )
     } else {
         format!(
-            "limit its rate with a gateway (plimsoll clients LOG --emit gateway), or, if many of its writes run at \
-             once, throttle it with priority and fairness (--emit fence --client {}); to see what it writes: {look}; \
-             then set a client-side limit (client-go: QPS and Burst of rest.Config), and write only changes",
+            "limit its rate with a gateway (plimsoll clients LOG --emit gateway); if many of its writes are in flight \
+             at once, limit its seats with a FlowSchema (plimsoll clients LOG --emit fence --client {}); to see what \
+             it writes: {look}; then set a client-side limit (client-go: QPS and Burst of rest.Config), and write only \
+             when something changed",
             quote(profile.who.user)
         )
     };

@@ -30,14 +30,14 @@ pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Opt
                 severity: Severity::Warning,
                 confidence: 0.8,
                 summary: format!(
-                    "{} without a node that {scheduler} never tried to schedule; the oldest for {}",
+                    "{} without a node, which {scheduler} never tried to schedule; the oldest has waited for {}",
                     counted(pods, "pod"),
                     duration(since)
                 ),
                 evidence: json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64}),
                 remedy: format!(
-                    "check that a scheduler named {scheduler} runs and is the leader; spec.schedulerName of \
-                 a pod can't be changed"
+                    "check that a scheduler named {scheduler} runs and is the leader; to use another scheduler, \
+                 recreate the pods: spec.schedulerName can't be changed"
                 ),
             };
             draft.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
@@ -58,7 +58,9 @@ pub(in crate::analysis::controllers) fn on_classes(
     let saved = classes.pods - classes.distinct;
     let time = scheduler.and_then(|one| one.algorithm_ms).map(|each| each * saved as f64);
     let takes = time
-        .map(|time| format!("; skipping the repeated decisions would save {} of the scheduler's time", ms(time)))
+        .map(|time| {
+            format!("; skipping the repeated decisions would save {} of scheduling each time all are tried", ms(time))
+        })
         .unwrap_or_default();
     let used = scheduler
         .map(|one| one.batches.iter().filter(|(result, _)| result == "hint_used").map(|(_, count)| count).sum::<f64>());
@@ -67,9 +69,9 @@ pub(in crate::analysis::controllers) fn on_classes(
         severity: Severity::Info,
         confidence: 0.8,
         summary: format!(
-            "{} are of only {} for the scheduler{takes}",
+            "{} are only {} to the scheduler{takes}",
             counted(classes.pods, "pending pod"),
-            counted(classes.distinct, "kind")
+            counted(classes.distinct, "distinct pod")
         ),
         evidence: json!({"pods": classes.pods, "distinct": classes.distinct, "in_order": classes.in_order,
             "saved_ms": time, "hints_used": used}),

@@ -29,7 +29,7 @@ const RETRIED: f64 = 0.8;
 pub(in crate::analysis::controllers) fn on_queues(facts: &Facts, queues: &[Queue], calls: &[Calls]) -> Vec<Finding> {
     let of = |queue: &Queue| {
         let instance = &facts.instances[queue.instance];
-        let named = format!("work queue {} of {}", queue.name, instance.called());
+        let named = format!("work queue \"{}\" of {}", queue.name, instance.called());
         let is_held = calls.iter().any(|calls| calls.instance == queue.instance && is_held(calls));
         // Of a queue that stands still it is not known how long items wait.
         let late = stalled(queue, &named).or_else(|| behind(queue, &named, is_held));
@@ -91,12 +91,12 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
         let severity = if is_critical { Severity::Critical } else { Severity::Warning };
         (severity, "falls", format!("{} pending now{more}{drain}", counted(depth as u64, "item")))
     } else {
-        (Severity::Info, "fell", format!("{} pending at most, {depth} at the end", counted(most as u64, "item")))
+        (Severity::Info, "fell", format!("{} pending at peak, {depth} at the end", counted(most as u64, "item")))
     };
     let remedy = match queue.work_mean_ms.filter(|work| *work >= LABORIOUS) {
         _ if is_held => {
-            "its process is throttled by its own client-side limit: raise --kube-api-qps and --kube-api-burst before \
-             adding workers"
+            "raise --kube-api-qps and --kube-api-burst before adding workers: the process is throttled by its own \
+             client-side limit"
                 .to_owned()
         }
         Some(work) => format!(

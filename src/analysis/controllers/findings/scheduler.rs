@@ -105,9 +105,11 @@ impl SchedulerView<'_> {
             summary: format!("{} fit on no node{because}", counted(pods as u64, "pod")),
             evidence: json!({"unschedulable": pods, "per_minute": growth.map(|(slope, _)| slope),
                 "plugins": why.join(", ")}),
-            remedy: "add nodes, or see in the kinds of pending pods what they request (give it the pods, too); each \
-                 change of the cluster makes the scheduler try them again"
-                .to_owned(),
+            remedy:
+                "add nodes, or see what these pods request: plimsoll controllers with the pods (kubectl get pods -A \
+                 -o json) as a further source; until then the scheduler tries them again after each change in the \
+                 cluster"
+                    .to_owned(),
         })
     }
 
