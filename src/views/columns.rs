@@ -26,7 +26,7 @@ pub enum Kind {
     More,
     /// Counts in time, as a line of bars.
     Spark,
-    /// RFC 3339, written to the minute.
+    /// RFC 3339, written as `Nov 20 09:21`.
     Time,
 }
 
@@ -416,10 +416,9 @@ pub fn kind(name: &str) -> Kind {
 pub fn show(kind: Kind, value: &Value) -> String {
     match (kind, value) {
         (_, Value::None) => "-".to_owned(),
-        (Kind::Time, Value::Text(text)) => match text.split_at_checked("2026-11-20T09:21".len()) {
-            Some((minute, _)) if minute.as_bytes().get(10) == Some(&b'T') => minute.replace('T', " "),
-            _ => text.clone(),
-        },
+        (Kind::Time, Value::Text(text)) => {
+            text.parse().map_or_else(|_| text.clone(), |at: jiff::Timestamp| at.strftime("%b %-d %H:%M").to_string())
+        }
         (_, Value::Text(text)) => text.clone(),
         (Kind::Bytes, Value::Count(count)) => bytes(*count as f64),
         (Kind::Bytes, Value::Number(number)) => bytes(*number),
@@ -500,7 +499,7 @@ mod tests {
         assert_eq!(reported(&table), heads("REASON", true));
         table.headings = vec![("reason", "WHY NOT"), ("restarts", "RESTARTS")];
         assert_eq!(reported(&table), heads("WHY NOT", false));
-        assert_eq!(show(Kind::Time, &"2026-11-20T09:21:57.123Z".into()), "2026-11-20 09:21");
+        assert_eq!(show(Kind::Time, &"2026-11-20T09:21:57.123Z".into()), "Nov 20 09:21");
         assert_eq!(show(Kind::Time, &"never".into()), "never");
         assert_eq!((kind_in(&table, 2), kind_in(&table, 1)), (Kind::Text, Kind::Count));
         // Numbers that somebody has written out stand as numbers do.

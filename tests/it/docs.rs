@@ -266,7 +266,7 @@ fn documents_show_what_the_program_prints() {
 
 /// The long flags in a help text.
 fn flags(help: &str) -> BTreeSet<String> {
-    let flag = Regex::new(r"(?m)^\s+(?:-\w, )?--([a-z][a-z0-9-]*)").unwrap();
+    let flag = Regex::new(r"(?m)^ {2,6}(?:-\w, )?--([a-z][a-z0-9-]*)").unwrap();
     // Behind the examples, whose lines may begin with a flag.
     let help = help.split_once("\nUsage:").map_or(help, |(_, flags)| flags);
     flag.captures_iter(help).map(|found| found[1].to_owned()).collect()

@@ -413,8 +413,8 @@ fn what_has_no_name_is_called_something() {
     command.current_dir(&source).args(["controllers", "."]);
     let answer = feed(command, b"");
     assert!(
-        answer.exits(0).stdout.contains("autoregister of apiserver is stuck")
-            || answer.stdout.contains("autoregister of the process"),
+        answer.exits(0).stdout.contains("\"autoregister\" of apiserver is stuck")
+            || answer.stdout.contains("\"autoregister\" of the process"),
         "{}",
         answer.stdout
     );

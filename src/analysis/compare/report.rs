@@ -106,9 +106,9 @@ pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
     report.people = Some(people);
     report.notes.extend(input.notes);
     if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
-        let sure = "INTERVAL contains the true change, with 95 % confidence for all rows together, unless the load varies \
-             in cycles as long as the windows. \"noise\": the difference may be chance; \"uncertain\": \
-             twice or half as much, and yet it may be chance";
+        let sure = "INTERVAL contains the true change, with 95 % confidence for all rows together, unless the load \
+             varies in cycles as long as the windows. \"noise\": the difference may be chance; \"uncertain\": twice \
+             or half as much, and yet it may be chance";
         report.notes.push(format!("{sure}. Rules: docs/commands/compare.md."));
     }
     if rows.iter().any(|row| row.verdict.is_change() && row.pair.area == Area::Objects) {
