@@ -20,8 +20,8 @@ BASE = ["#2b2f36", "#e5534b", "#57ab5a", "#d4a72c", "#539bf5", "#b083f0", "#39c5
 # A picture: its name, the sources, and the keys, each with what must be on the screen before it is pressed.
 PICTURES = [
     ("tui-overview", ["samples/list-storm"], [("5 critical", "<"), ("▲", "<"), ("▲", None)]),
-    ("tui-clients", ["samples/list-storm"], [("5 critical", "3"), ("node-agent", "Enter"), ("in time", None)]),
-    ("tui-keyspace", ["samples/list-storm"], [("5 critical", "4"), ("secrets", "Down"), ("of what is above", None)]),
+    ("tui-clients", ["samples/list-storm"], [("5 critical", "3"), ("node-agent", "Enter"), ("time", None)]),
+    ("tui-keyspace", ["samples/list-storm"], [("5 critical", "4"), ("secrets", "Down"), ("of its parent", None)]),
 ]
 
 

@@ -82,8 +82,14 @@ enum Covered {
     Nearly,
 }
 
-/// Requests of one kind in one interval: stream, interval, verb, resource.
-type Key = (u32, u32, Symbol, Symbol);
+/// Requests of one kind in one interval of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    stream: u32,
+    interval: u32,
+    verb: Symbol,
+    resource: Symbol,
+}
 
 /// What one thread saw in the logs.
 #[derive(Debug)]
@@ -108,7 +114,8 @@ impl Seen {
             return;
         }
         let Some((interval, covered)) = self.windows.interval(event.stream.id, event.at) else { return };
-        let key = (event.stream.id, interval, self.symbols.intern_json(e.verb), self.symbols.intern_json(e.resource));
+        let (verb, resource) = (self.symbols.intern_json(e.verb), self.symbols.intern_json(e.resource));
+        let key = Key { stream: event.stream.id, interval, verb, resource };
         self.counts.entry(key).or_default()[usize::from(covered == Covered::Nearly)] += 1;
     }
 }
@@ -162,7 +169,7 @@ impl Comparison {
         };
         let mut kinds: BTreeMap<(String, String), ([u64; 2], f64)> = BTreeMap::new();
         for seen in seen {
-            for (&(stream, interval, verb, resource), count) in &seen.counts {
+            for (&Key { stream, interval, verb, resource }, count) in &seen.counts {
                 if compared(stream as usize, interval as usize).is_some() {
                     let key = (seen.symbols.get(verb).to_owned(), seen.symbols.get(resource).to_owned());
                     let known = &mut kinds.entry(key).or_default().0;

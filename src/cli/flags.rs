@@ -128,10 +128,10 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 /// Time range.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TimeFlags {
-    /// Ignore everything before this time: RFC 3339, or relative: -1h, now-7d.
+    /// Ignore everything before this time (RFC 3339, -1h, now-7d).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<String>,
-    /// Ignore everything from this time on, in the same formats.
+    /// Ignore everything from this time on (RFC 3339, -1h, now-7d).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub until: Option<String>,
 }
@@ -139,7 +139,7 @@ pub struct TimeFlags {
 /// Which moment to look at.
 #[derive(Debug, Clone, Default, Args)]
 pub struct MomentFlags {
-    /// Use the newest state in the sources at or before this time: RFC 3339, or relative: -1h, now-7d.
+    /// Use the newest state in the sources at or before this time (RFC 3339, -1h, now-7d).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<String>,
 }

@@ -70,7 +70,7 @@ pub enum Command {
     Collect(Box<collect::Args>),
     /// Propose, check and lint quotas; alert their owners.
     Quota(quota::Args),
-    /// Forecast when limits of quotas, nodes, etcd are reached.
+    /// Forecast when quotas, nodes and etcd reach their limits.
     #[cfg(feature = "history")]
     Forecast(Box<forecast::Args>),
     /// Record samples and audit roll-ups into a store.

@@ -30,8 +30,8 @@ EXAMPLES
   kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
   plimsoll traffic bundle/ --from metrics --health")]
 pub struct Args {
-    /// Audit logs or metrics pages: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without any:
-    /// the metrics of all apiservers that the kubeconfig can name.
+    /// Files of audit logs or metrics pages (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without
+    /// any: the metrics of all apiservers that the kubeconfig can name.
     #[arg(value_name = "SOURCE")]
     pub(super) sources: Vec<String>,
     /// Break down by these dimensions.
@@ -61,7 +61,8 @@ pub struct Args {
     /// Compare with this source, and show the change of each row.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["series", "follow"])]
     baseline: Vec<String>,
-    /// The apiservers' version, as v1.34; decides whether cache or etcd answers a LIST (default: the bundle's).
+    /// The apiservers' version, for example v1.34; decides whether cache or etcd answers a LIST (default: the
+    /// bundle's).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]

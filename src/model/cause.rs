@@ -38,7 +38,7 @@ impl Source {
         match self {
             Self::Audit => "audit logs",
             Self::Metrics => "metrics",
-            Self::Etcd => "etcd's database",
+            Self::Etcd => "etcd database files",
             Self::Cgroup => "cgroup memory",
             Self::Heap => "heap profiles",
             Self::Objects => "objects",

@@ -105,14 +105,14 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         };
         let content = source.content;
         if content == Content::Metrics {
-            let (bundle, _, _, instance) = bundles.belongs(&source.place, argument, from_folder);
+            let Belonging { bundle, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
             paged.insert((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance));
         }
         if !wanted.wants(content) || content == Content::Empty && from_folder {
             let looks = content.in_words();
             let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
             if content == Content::Empty && from_folder {
-                let (bundle, _, family, instance) = bundles.belongs(&source.place, argument, from_folder);
+                let Belonging { bundle, family, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
                 empty.push((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance, family));
             }
             if !from_folder {
@@ -122,7 +122,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
                 && let Place::File(path) = &source.place
                 && let Some(certain) = page_name(path)
             {
-                let (_, folder, ..) = bundles.belongs(&source.place, argument, from_folder);
+                let Belonging { folder, .. } = bundles.belongs(&source.place, argument, from_folder);
                 odd.push((folder, certain, error));
             } else {
                 found.other_files += 1;
@@ -132,7 +132,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         let is_log = !matches!(content, Content::Database | Content::Metrics | Content::Dump);
         (*used, *logs) = (*used + 1, *logs + usize::from(is_log));
         taken.extend(real.map(|real| (real, (1, usize::from(is_log)))));
-        let (bundle, folder, family, instance) = bundles.belongs(&source.place, argument, from_folder);
+        let Belonging { bundle, folder, family, instance } = bundles.belongs(&source.place, argument, from_folder);
         let cluster = bundle.as_ref().map(|b| b.cluster.clone()).unwrap_or_default();
         found.bundle = found.bundle.take().or(bundle);
         if content == Content::Rollup {
@@ -343,6 +343,18 @@ pub(super) struct Bundles {
     roots: HashMap<String, PathBuf>,
 }
 
+/// What a file is part of.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Belonging {
+    /// The bundle around it.
+    pub bundle: Option<Bundle>,
+    /// Folder and family (name without what rotation adds) of its stream.
+    pub folder: PathBuf,
+    pub family: String,
+    /// The instance that its folder names.
+    pub instance: String,
+}
+
 impl Bundles {
     /// The bundle that a folder is in, or is.
     fn around(&mut self, folder: &Path) -> Option<Bundle> {
@@ -355,15 +367,10 @@ impl Bundles {
         self.around.entry(folder.to_owned()).or_insert_with(read).clone()
     }
 
-    /// The bundle around a file, the folder and family of its stream, and the instance its folder names.
-    pub(super) fn belongs(
-        &mut self,
-        place: &Place,
-        argument: &str,
-        from_folder: bool,
-    ) -> (Option<Bundle>, PathBuf, String, String) {
+    /// Derives them from a file's path.
+    pub(super) fn belongs(&mut self, place: &Place, argument: &str, from_folder: bool) -> Belonging {
         let Place::File(path) = place else {
-            return (None, PathBuf::from(argument), String::new(), String::new());
+            return Belonging { folder: PathBuf::from(argument), ..Belonging::default() };
         };
         // In full, so that a bundle around a relative path is found.
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -394,7 +401,7 @@ impl Bundles {
             (false, true) => name(owner),
             (false, false) => String::new(),
         };
-        (self.around(&folder), folder, family, instance)
+        Belonging { bundle: self.around(&folder), folder, family, instance }
     }
 }
 

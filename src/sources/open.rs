@@ -200,8 +200,14 @@ const REMEMBERED: usize = 65_536;
 /// times a second.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What shows that a file is the one that it was: device, inode, length, and when it was changed.
-type Identity = (u64, u64, u64, SystemTime);
+/// What shows that a file is still the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed: SystemTime,
+}
 
 /// Files as they were recognised. A report asks twenty times what a folder holds, the terminal UI at each step.
 static RECOGNISED: LazyLock<Mutex<HashMap<PathBuf, (Identity, Source)>>> = LazyLock::new(Mutex::default);
@@ -212,7 +218,7 @@ fn identity(path: &Path) -> Option<Identity> {
     let changed = meta.modified().ok()?;
     let is_settled = SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED);
     let (device, inode) = node(&meta);
-    (is_settled && meta.is_file()).then_some((device, inode, meta.len(), changed))
+    (is_settled && meta.is_file()).then_some(Identity { device, inode, bytes: meta.len(), changed })
 }
 
 #[cfg(unix)]

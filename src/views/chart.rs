@@ -43,6 +43,15 @@ impl Shape {
     }
 }
 
+/// The space around a plot, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Margins {
+    pub left: f64,
+    pub top: f64,
+    pub right: f64,
+    pub bottom: f64,
+}
+
 /// The part of time and values that a chart shows. Also what [`super::forecast_svg`] draws in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Frame {

@@ -139,7 +139,7 @@ const COLUMNS: [Column; 336] = [
     column("skew_1m", "SKEW IN 1M", Kind::Rate),
     column("skew_10m", "IN 10M", Kind::Rate),
     column("skew_1h", "IN 1H", Kind::Rate),
-    column("even_after", "EVEN AFTER", Kind::Rate),
+    column("even_after", "BALANCED AFTER", Kind::Rate),
     column("server_time_s", "SERVER S", Kind::Rate),
     column("server_time_share", "SERVER TIME", Kind::Share),
     column("watches_share", "WATCHES", Kind::Share),

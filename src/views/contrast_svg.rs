@@ -3,6 +3,7 @@
 //! The sides differ in width and dashes as well as in colour. All text is escaped, and nothing is script or a reference
 //! to elsewhere.
 
+use super::chart::Margins;
 use super::text::{fit, plain, xml};
 use crate::model::picture::Contrast;
 use crate::model::time::{Micros, SECOND};
@@ -13,8 +14,8 @@ use std::io::{self, Write};
 /// A panel in pixels.
 const PANEL: (f64, f64) = (480.0, 190.0);
 
-/// What lies around the plot: left, top, right, bottom.
-const AROUND: (f64, f64, f64, f64) = (64.0, 46.0, 16.0, 30.0);
+/// What lies around the plot.
+const AROUND: Margins = Margins { left: 64.0, top: 46.0, right: 16.0, bottom: 30.0 };
 
 /// From so many panels on they stand in two columns.
 const TWO_COLUMNS_FROM: usize = 3;
@@ -65,7 +66,7 @@ fn all(
     writeln!(
         out,
         r#"<text class="soft" x="{}" y="{}">dashes: before · line: after, each from its own start</text>"#,
-        AROUND.0,
+        AROUND.left,
         below + 10.0
     )?;
     writeln!(out, "</svg>")
@@ -79,7 +80,7 @@ fn panel(contrast: &Contrast, out: &mut String) -> std::fmt::Result {
     let long = contrast.sides.iter().map(|side| seconds(side)).fold(1.0, f64::max);
     let most = contrast.sides.iter().flatten().map(|(_, value)| *value).fold(0.0, f64::max);
     let high = if most > 0.0 { most } else { 1.0 };
-    let (left, right, top, bottom) = (AROUND.0, PANEL.0 - AROUND.2, AROUND.1, PANEL.1 - AROUND.3);
+    let (left, right, top, bottom) = (AROUND.left, PANEL.0 - AROUND.right, AROUND.top, PANEL.1 - AROUND.bottom);
     let x = |at: f64| left + at / long * (right - left);
     let y = |value: f64| bottom - value / high * (bottom - top);
     writeln!(out, r#"<text class="title" x="{left}" y="18">{}</text>"#, xml(&fit(&plain(&contrast.title), 56)))?;

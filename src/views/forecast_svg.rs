@@ -5,7 +5,7 @@
 //! to elsewhere. Lines differ in dashes as well as in colour; the colours are those of Okabe and Ito, which people with
 //! any colour vision distinguishes.
 
-use super::chart::{Frame, day, past_values};
+use super::chart::{Frame, Margins, day, past_values};
 use super::text::{fit, plain, xml};
 use crate::model::forecast::{Step, Unit};
 use crate::model::picture::Picture;
@@ -17,8 +17,8 @@ use std::io::{self, Write};
 /// A panel in pixels.
 const PANEL: (f64, f64) = (720.0, 270.0);
 
-/// What lies around the plot: left, top, right, bottom.
-const AROUND: (f64, f64, f64, f64) = (64.0, 48.0, 76.0, 44.0);
+/// What lies around the plot.
+const AROUND: Margins = Margins { left: 64.0, top: 48.0, right: 76.0, bottom: 44.0 };
 
 /// How far apart the middles of two dates are at least.
 const APART: f64 = 78.0;
@@ -66,7 +66,7 @@ pub fn draw(pictures: &[Picture], out: &mut dyn Write) -> io::Result<bool> {
         out.write_all(text.as_bytes())?;
         writeln!(out, "</g>")?;
     }
-    writeln!(out, r#"<text class="soft" x="{}" y="{}">{LEGEND}</text>"#, AROUND.0, below + 12.0)?;
+    writeln!(out, r#"<text class="soft" x="{}" y="{}">{LEGEND}</text>"#, AROUND.left, below + 12.0)?;
     writeln!(out, "</svg>")?;
     out.flush()?;
     Ok(true)
@@ -77,12 +77,12 @@ struct Place(Frame);
 
 impl Place {
     fn x(&self, at: Micros) -> f64 {
-        AROUND.0 + self.0.along(at).clamp(0.0, 1.0) * (PANEL.0 - AROUND.0 - AROUND.2)
+        AROUND.left + self.0.along(at).clamp(0.0, 1.0) * (PANEL.0 - AROUND.left - AROUND.right)
     }
 
     /// Cut a little outside of the plot.
     fn y(&self, value: f64) -> f64 {
-        AROUND.1 + self.0.down(value).clamp(0.0, 1.0) * (PANEL.1 - AROUND.1 - AROUND.3)
+        AROUND.top + self.0.down(value).clamp(0.0, 1.0) * (PANEL.1 - AROUND.top - AROUND.bottom)
     }
 }
 
@@ -123,7 +123,7 @@ fn line(values: impl Iterator<Item = (Micros, f64)>, step: Micros, place: &Place
 
 fn panel(picture: &Picture, frame: Frame, out: &mut String) -> std::fmt::Result {
     let place = Place(frame);
-    let (left, right, top, bottom) = (AROUND.0, PANEL.0 - AROUND.2, AROUND.1, PANEL.1 - AROUND.3);
+    let (left, right, top, bottom) = (AROUND.left, PANEL.0 - AROUND.right, AROUND.top, PANEL.1 - AROUND.bottom);
     writeln!(out, r#"<text class="title" x="{left}" y="20">{}</text>"#, xml(&fit(&plain(&picture.title), 68)))?;
     writeln!(out, r#"<text class="soft" x="{left}" y="37">{}</text>"#, xml(&fit(&plain(&picture.caption), 100)))?;
     let is_binary = matches!(picture.unit, Unit::Bytes | Unit::BytesPerSecond);

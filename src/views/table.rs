@@ -159,7 +159,7 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
 /// Columns of sentences: where such a column is the last and too wide, it is broken into lines instead of cut.
 const SENTENCES: [&str; 4] = ["summary", "incident_what", "why", "reason"];
 /// In fewer columns a sentence is cut,
-const MIN_SENTENCE: usize = 24;
+const MIN_SENTENCE: usize = 12;
 /// and no cell is broken into more lines than this.
 const MAX_LINES: usize = 6;
 

@@ -115,8 +115,11 @@ pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
         "Expected effect of --goaway-chance (with a load balancer that spreads new connections)",
         &GOAWAY,
     );
-    let mut rollouts =
-        table("rollouts", "Skew after a rolling restart of all apiservers, if no client reconnects", &ROLLOUT);
+    let mut rollouts = table(
+        "rollouts",
+        "Shares after a rolling restart of all apiservers, if clients reconnect only when theirs stops",
+        &ROLLOUT,
+    );
     for (fleet, of_clients) in fleets {
         add_instances(&mut instances, fleet);
         lead(&mut report, fleet);
@@ -300,8 +303,8 @@ fn add_chances(
                 .to_owned()
         }
         Some(chance) => format!(
-            "to rebalance\tset --goaway-chance={chance} on the kube-apiservers (even within {within}, {} reconnects \
-             per second{at_best}); or restart the clients below",
+            "to rebalance\tset --goaway-chance={chance} on the kube-apiservers (balanced within {within}, {} \
+             reconnects per second{at_best}); or restart the clients below",
             significant(chance * model.rate())
         ),
         None => format!(

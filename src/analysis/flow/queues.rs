@@ -107,6 +107,15 @@ impl Queue {
     }
 }
 
+/// A request in execution; ordered by its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Execution {
+    end: Micros,
+    number: u64,
+    queue: usize,
+    start: Micros,
+}
+
 /// A priority level at work.
 #[derive(Debug, Clone)]
 pub struct Level {
@@ -118,8 +127,7 @@ pub struct Level {
     waiting: usize,
     /// Queues with requests.
     active: u32,
-    /// End, number, queue, start.
-    ends: BinaryHeap<Reverse<(Micros, u64, usize, Micros)>>,
+    ends: BinaryHeap<Reverse<Execution>>,
     /// Waiting requests by the time at which they have waited too long; some have been served since.
     deadlines: VecDeque<(Micros, u64, usize)>,
     /// Virtual time in seat-seconds of a queue, and when it was last looked at.
@@ -208,7 +216,7 @@ impl Level {
     /// Lets time pass up to `until`.
     fn advance(&mut self, until: Micros) {
         loop {
-            let end = self.ends.peek().map(|Reverse(end)| end.0);
+            let end = self.ends.peek().map(|Reverse(execution)| execution.end);
             let deadline = self.deadlines.front().map(|deadline| deadline.0);
             match (end, deadline) {
                 (Some(end), deadline) if end <= until && deadline.is_none_or(|deadline| end <= deadline) => self.end(),
@@ -269,11 +277,12 @@ impl Level {
         self.number += 1;
         self.executing += 1;
         self.queues[at].executing += 1;
-        self.ends.push(Reverse((self.now + arrival.lasts.max(0), self.number, at, self.now)));
+        let end = self.now + arrival.lasts.max(0);
+        self.ends.push(Reverse(Execution { end, number: self.number, queue: at, start: self.now }));
     }
 
     fn end(&mut self) {
-        let Some(Reverse((at, _, queue, start))) = self.ends.pop() else { return };
+        let Some(Reverse(Execution { end: at, queue, start, .. })) = self.ends.pop() else { return };
         self.sync(at);
         self.executing -= 1;
         let is_queued = matches!(self.limit, Limit::Queue { .. });

@@ -4,12 +4,23 @@ use super::group::{Evictions, Group};
 use crate::model::time::Micros;
 use std::collections::HashMap;
 
-/// Cluster, user, impersonated user, agent.
-type Actor = (String, String, String, String);
+/// Who drains.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Actor {
+    cluster: String,
+    user: String,
+    impersonated: String,
+    agent: String,
+}
 
 fn actor(group: &Group) -> Actor {
     let first = &group.first;
-    (first.cluster.clone(), first.user.clone(), first.impersonated.clone(), first.agent.clone())
+    Actor {
+        cluster: first.cluster.clone(),
+        user: first.user.clone(),
+        impersonated: first.impersonated.clone(),
+        agent: first.agent.clone(),
+    }
 }
 
 /// Makes one row of each drain; `groups` are in the order of time. Cordons that no eviction follows stay as they are.

@@ -7,19 +7,29 @@ use crate::model::report::Severity;
 use crate::model::time::Micros;
 use std::collections::HashMap;
 
-/// What a row shows.
-pub(super) type Key = (String, &'static str, String, String, String, String, String);
+/// Operations alike in all of these form one row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    cluster: String,
+    kind: &'static str,
+    user: String,
+    impersonated: String,
+    agent: String,
+    group: String,
+    /// With its subresource.
+    resource: String,
+}
 
 pub(super) fn key(one: &Notable) -> Key {
-    (
-        one.cluster.clone(),
-        one.kind,
-        one.user.clone(),
-        one.impersonated.clone(),
-        one.agent.clone(),
-        one.group.clone(),
-        format!("{}/{}", one.resource, one.subresource),
-    )
+    Key {
+        cluster: one.cluster.clone(),
+        kind: one.kind,
+        user: one.user.clone(),
+        impersonated: one.impersonated.clone(),
+        agent: one.agent.clone(),
+        group: one.group.clone(),
+        resource: format!("{}/{}", one.resource, one.subresource),
+    }
 }
 
 /// Puts operations together as they come.

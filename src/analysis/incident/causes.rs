@@ -391,7 +391,8 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
         return steps;
     }
     steps.push(format!(
-        "until then throttle {} to protect other clients: plimsoll clients {sources} --emit fence --client {}",
+        "until then throttle {} to protect other clients, with the manifests of: plimsoll clients {sources} \
+         --emit fence --client {}",
         short_user(user),
         quote(user)
     ));

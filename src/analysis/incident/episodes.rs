@@ -142,7 +142,7 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     let Some(vitals) = vitals else { return all };
     for (name, words, vital) in [
         ("resident_bytes", "memory of the largest process", Vital::Resident),
-        ("database_bytes", "etcd's database", Vital::DatabaseSize),
+        ("database_bytes", "etcd database size", Vital::DatabaseSize),
     ] {
         let values = [own.baseline, (own.from, own.to)].map(|span| vitals.highest(vital, span).unwrap_or(0.0));
         if values[0] > 0.0 && values[1] >= GROWN * values[0] {

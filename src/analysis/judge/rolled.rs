@@ -32,8 +32,15 @@ impl<T: Hash + Eq + Clone> Numbers<T> {
     }
 }
 
-/// What a key of `traffic` says: caller, kind, instance, how such requests ended.
-type Key = (usize, usize, usize, Outcome);
+/// A key of `traffic`, by numbers of [`Axes`].
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    caller: usize,
+    kind: usize,
+    instance: usize,
+    /// How such requests ended.
+    outcome: Outcome,
+}
 
 /// The requests of a roll-up, without those of the apiservers themselves, of which there are many whenever one starts.
 #[derive(Debug)]
@@ -62,7 +69,8 @@ impl<'r> Rolled<'r> {
                 }
                 let caller = callers.of([who.user.to_owned(), who.agent.to_owned()]);
                 let kind = kinds.of([row.verb, group, resource, row.subresource].map(str::to_owned));
-                Some((caller, kind, instances.of(row.instance.to_owned()), Outcome::of_code(row.code)))
+                let instance = instances.of(row.instance.to_owned());
+                Some(Key { caller, kind, instance, outcome: Outcome::of_code(row.code) })
             });
         }
         let tile = rollup.tile_seconds() * SECOND;
@@ -87,7 +95,9 @@ impl Requests for Rolled<'_> {
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         let mut latency = Vec::new();
         for row in self.rollup.traffic() {
-            let Some(&Some((caller, kind, instance, outcome))) = self.keys.get(row.key as usize) else { continue };
+            let Some(&Some(Key { caller, kind, instance, outcome })) = self.keys.get(row.key as usize) else {
+                continue;
+            };
             let Some(tile) = self.axes.grid.place(row.tile * SECOND) else { continue };
             let requests = row.requests as f64;
             let of = |wanted: Outcome| if outcome == wanted { requests } else { 0.0 };

@@ -220,7 +220,7 @@ impl Health<'_> {
                 0.8,
                 format!("{name}: {} failed", counted(failed as u64, "proposal")),
                 json!({"proposals_failed": failed}),
-                "proposals fail without a leader or majority: check the members' logs",
+                "proposals fail while the cluster has no leader or no majority: check the members' logs",
             );
         }
         if let Some(pending) = self.last(Metric::EtcdPending).filter(|pending| *pending >= 5.0) {

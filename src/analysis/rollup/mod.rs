@@ -25,7 +25,7 @@ mod seams;
 mod sequences;
 mod shared;
 mod spent;
-mod steps;
+pub(in crate::analysis) mod steps;
 pub mod stored;
 mod tables;
 mod tiles;

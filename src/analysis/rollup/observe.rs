@@ -221,10 +221,19 @@ struct CallerEntry {
     about: Arc<About>,
 }
 
+/// What stands at some bytes of [`Memo::bytes`].
+#[derive(Debug, Clone, Copy)]
+struct Memoised {
+    hash: u64,
+    from: u32,
+    to: u32,
+    number: u32,
+}
+
 /// Numbers by the bytes of what was met in this block.
 #[derive(Debug, Default)]
 struct Memo {
-    known: HashTable<(u64, u32, u32, u32)>,
+    known: HashTable<Memoised>,
     bytes: Vec<u8>,
     hasher: FixedState,
 }
@@ -233,15 +242,17 @@ impl Memo {
     #[inline]
     fn find(&self, key: &[u8]) -> Result<u32, u64> {
         let hash = self.hasher.hash_one(key);
-        let found =
-            self.known.find(hash, |&(h, from, to, _)| h == hash && &self.bytes[from as usize..to as usize] == key);
-        found.map(|known| known.3).ok_or(hash)
+        let found = self
+            .known
+            .find(hash, |known| known.hash == hash && &self.bytes[known.from as usize..known.to as usize] == key);
+        found.map(|known| known.number).ok_or(hash)
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], number: u32) {
         let from = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
-        self.known.insert_unique(hash, (hash, from, self.bytes.len() as u32, number), |known| known.0);
+        let to = self.bytes.len() as u32;
+        self.known.insert_unique(hash, Memoised { hash, from, to, number }, |known| known.hash);
     }
 
     fn clear(&mut self) {

@@ -24,6 +24,18 @@ struct Arrival {
     count: u32,
 }
 
+/// Requests of one kind by second of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArrivalCount {
+    /// Start of the tile in which they count, in seconds.
+    pub tile: i64,
+    /// In seconds.
+    pub second: i64,
+    /// Number of their traffic key.
+    pub key: u32,
+    pub count: u64,
+}
+
 /// A long-running request whose start and end were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Long {
@@ -114,14 +126,16 @@ impl Steps {
         edges.fold((None, 0), |(span, late), edge| (together(span, Some((edge.0, edge.1))), late + edge.2))
     }
 
-    /// Requests that count in whole tiles, by second of arrival: tile and second (both in seconds), key, how many.
-    /// `None` where there were too many to be held.
-    pub fn arrivals(&self, (from, to): (Micros, Micros)) -> Option<impl Iterator<Item = (i64, i64, u32, u64)>> {
+    /// Requests that count in whole tiles. `None` where there were too many to be held.
+    pub fn arrivals(&self, (from, to): (Micros, Micros)) -> Option<impl Iterator<Item = ArrivalCount>> {
         let tile = |at: Micros| at.div_euclid(TILE * SECOND);
         let place = |at: i64| self.arrivals.partition_point(|arrival| i64::from(arrival.tile) < at);
         let rows = place(tile(from))..place(tile(to.saturating_sub(1)).saturating_add(1));
-        let row = |arrival: &Arrival| {
-            (i64::from(arrival.tile) * TILE, i64::from(arrival.second), arrival.key, u64::from(arrival.count))
+        let row = |arrival: &Arrival| ArrivalCount {
+            tile: i64::from(arrival.tile) * TILE,
+            second: i64::from(arrival.second),
+            key: arrival.key,
+            count: u64::from(arrival.count),
         };
         (!self.is_given_up).then(|| self.arrivals[rows.start..rows.end.max(rows.start)].iter().map(row))
     }
@@ -164,8 +178,9 @@ mod tests {
         assert_eq!(steps.span((Micros::MIN, Micros::MAX)), (Some((101 * s, 130 * s)), 1));
         assert_eq!(steps.span((140 * s, 150 * s)), (None, 0));
         let arrivals: Vec<_> = steps.arrivals(window).unwrap().collect();
-        assert_eq!(arrivals, [(100, 104, 1, 2), (100, 104, 2, 1)]);
-        let all: u64 = steps.arrivals((Micros::MIN, Micros::MAX)).unwrap().map(|row| row.3).sum();
+        let one = |key, count| ArrivalCount { tile: 100, second: 104, key, count };
+        assert_eq!(arrivals, [one(1, 2), one(2, 1)]);
+        let all: u64 = steps.arrivals((Micros::MIN, Micros::MAX)).unwrap().map(|row| row.count).sum();
         assert_eq!(all, 4);
         assert_eq!(steps.across(window).map(|long| long.end).collect::<Vec<_>>(), [125 * s]);
         assert_eq!(steps.across((90 * s, 100 * s)).count(), 1);

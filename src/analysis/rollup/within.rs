@@ -3,7 +3,7 @@
 use super::extras::ExtraTables;
 use super::rows::Traffic;
 use super::shared::Shared;
-use super::steps::{StepWindow, Steps};
+use super::steps::{ArrivalCount, StepWindow, Steps};
 use super::tables::Rollup;
 use super::tiles::OTHER_KEY;
 use super::wanted::{Tables, Wanted};
@@ -88,12 +88,13 @@ impl Rollup {
         is_whole.then(|| (from.unwrap_or(Micros::MIN), to.unwrap_or(Micros::MAX)))
     }
 
-    /// Requests by tile and second of arrival (both in seconds) and number of their traffic key, where they are held.
-    pub(in crate::analysis) fn timed(&self) -> Option<Vec<(i64, i64, u32, u64)>> {
+    /// Requests by second of arrival, where they are held.
+    pub(in crate::analysis) fn timed(&self) -> Option<Vec<ArrivalCount>> {
         let StepWindow { steps, bounds } = self.held.as_ref()?;
         let across = steps.across(*bounds).map(|long| {
             let second = |at: Micros| at.div_euclid(SECOND);
-            (second(long.start).div_euclid(10) * 10, second(long.received), long.key, 1)
+            let tile = second(long.start).div_euclid(10) * 10;
+            ArrivalCount { tile, second: second(long.received), key: long.key, count: 1 }
         });
         let mut all: Vec<_> = steps.arrivals(*bounds)?.collect();
         all.extend(across);

@@ -7,6 +7,7 @@ use crate::analysis::peak::{WINDOW, busiest};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::folds::Folds;
 use crate::analysis::rollup::read::{RequestKey, TrafficRow, What, Who};
+use crate::analysis::rollup::steps::ArrivalCount;
 use crate::analysis::rollup::stored::of_subject;
 use crate::analysis::traffic::OTHER;
 use crate::model::time::{self, Micros, SECOND};
@@ -139,7 +140,7 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
     let are_timed = is_held || is_fine && query.filters.iter().all(|filter| self::is_timed(filter.dim));
     let mut all: BTreeMap<i64, u64> = BTreeMap::new();
     if let Some(held) = held {
-        for (tile, second, key, count) in held {
+        for ArrivalCount { tile, second, key, count } in held {
             let row = known.entry((part(tile), key)).or_insert_with(|| name(tile, &rollup.asked(key)));
             let Some(row) = row else { continue };
             *all.entry(second).or_default() += count;

@@ -71,7 +71,8 @@ pub struct Args {
     objects: Option<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// The apiservers' version, as v1.34; decides whether cache or etcd answers a LIST (default: the bundle's).
+    /// The apiservers' version, for example v1.34; decides whether cache or etcd answers a LIST (default: the
+    /// bundle's).
     #[arg(long, value_name = "VERSION", env = "PLIMSOLL_K8S_VERSION")]
     k8s_version: Option<String>,
     #[command(flatten)]

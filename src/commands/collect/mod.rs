@@ -65,7 +65,7 @@ pub struct Args {
     /// Take a snapshot of etcd: it holds all Secrets, and the member reads its whole database for it.
     #[arg(long, requires = "endpoints")]
     include_etcd: bool,
-    /// Members of etcd, separated by commas; each is tried until one has sent a whole snapshot.
+    /// Members of etcd to try, separated by commas, until one has sent a whole snapshot.
     #[arg(long, value_name = "URL", value_delimiter = ',', requires = "include_etcd", value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
     /// Copy audit logs with request and response bodies [default: their sizes only]. Bodies may hold Secrets if the

@@ -24,7 +24,6 @@ const PASSWORD: &str = "PLIMSOLL_ETCD_PASSWORD";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   plimsoll etcd pull --endpoints http://127.0.0.1:2379 -f snapshot.db
-  cd /etc/kubernetes/pki/etcd
   plimsoll etcd pull --endpoints https://10.0.0.11:2379,https://10.0.0.12:2379 \\
     --cacert ca.crt --cert server.crt --key server.key -f /backup/etcd.db
   plimsoll etcd pull --endpoints https://etcd:2379 --cacert ca.crt \\
@@ -33,7 +32,7 @@ const PASSWORD: &str = "PLIMSOLL_ETCD_PASSWORD";
 A member reads its whole database for this: take one that is not the leader. A snapshot holds all Secrets: \
 the file is its owner's alone.")]
 pub(super) struct Args {
-    /// Members of etcd, separated by commas; each is tried until one has sent a whole snapshot.
+    /// Members of etcd to try, separated by commas, until one has sent a whole snapshot.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true, value_parser = Endpoint::parse)]
     endpoints: Vec<Endpoint>,
     #[command(flatten)]

@@ -68,7 +68,7 @@ pub struct Args {
     /// (repeatable).
     #[arg(long, value_name = "SERIES")]
     select: Vec<String>,
-    /// Length of an interval, whose highest value counts: auto, 1h, 1d, or another that divides a day.
+    /// Use the highest value of each interval of this length: auto, 1h, 1d, or another that divides a day.
     #[arg(long, value_name = "LENGTH", default_value = "auto", value_parser = asked::step)]
     step: Step,
     /// Forecast this far ahead: 12h, 30d, 8w; at most twice the history.

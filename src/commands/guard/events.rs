@@ -53,19 +53,18 @@ pub(super) struct Args {
     /// Report only this severity and above.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     severity: Option<Severity>,
-    /// Operations of one kind by one actor form one row if no pause between them is longer; ten pods deleted within it
-    /// are reported as many.
+    /// Group operations of one kind by one actor into one row while no pause between them is longer than this.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = length_parser(1, "30s, 5m"))]
     window: Micros,
     /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
     /// Namespaces are looked up among the objects that lie beside the logs.
     #[arg(long = "owner-key", value_name = "KEY")]
     owner_keys: Vec<String>,
-    /// A database of etcd from before: with --after it shows the deleted objects. Of a bundle with several, the first
-    /// and the last are used.
+    /// An etcd database from before the log: with --after it shows the deleted objects. Of a bundle with several, the
+    /// first and the last are used.
     #[arg(long, value_name = "FILE.db", requires = "after")]
     before: Option<String>,
-    /// A database of etcd from after the log.
+    /// An etcd database from after the log.
     #[arg(long, value_name = "FILE.db", requires = "before")]
     after: Option<String>,
     #[command(flatten)]

@@ -38,8 +38,7 @@ pub(super) struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// A database of etcd from before the log, for the objects as they were. Of a bundle with several, the first is
-    /// used.
+    /// An etcd database from before the log, for the objects as they were. Of a bundle with several, the first is used.
     #[arg(long, value_name = "FILE.db", requires = "sources")]
     before: Option<String>,
     /// Print only these policies, separated by commas.

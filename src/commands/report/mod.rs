@@ -46,10 +46,10 @@ pub struct Args {
     sources: Vec<String>,
     #[command(flatten)]
     time: TimeFlags,
-    /// When the incident began: RFC 3339, -1h, now-7d [default: found by statistics].
+    /// When the incident began (RFC 3339, -1h, now-7d) [default: found by statistics].
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
-    /// When it ended, in the same formats.
+    /// When it ended (RFC 3339, -1h, now-7d).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
     /// Title of the report.
@@ -58,7 +58,7 @@ pub struct Args {
     /// Owner named in the report.
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
-    /// A store that record keeps, or a CSV, for a section of forecasts; repeatable.
+    /// Add forecasts from this history: a store of plimsoll record, or a CSV file; repeatable.
     #[cfg(feature = "history")]
     #[arg(long, value_name = "SOURCE")]
     history: Vec<String>,

@@ -438,8 +438,8 @@ impl<'p> Leaf<'p> {
         let mut used = HEADER + count * ELEMENT;
         let mut dense = Some((used, used));
         for n in 0..count {
-            let (_, start, ksize, vsize) = place(bytes, n);
-            let end = start.saturating_add(ksize).saturating_add(vsize);
+            let ElementHeader { start, key_bytes, value_bytes, .. } = ElementHeader::read(bytes, n);
+            let end = start.saturating_add(key_bytes).saturating_add(value_bytes);
             if end > bytes.len() {
                 return Err(format!("has an element ({n}) that reaches beyond it"));
             }
@@ -448,7 +448,7 @@ impl<'p> Leaf<'p> {
                 Some((first, last)) if last == start => Some((first, end)),
                 _ => None,
             };
-            used += ksize + vsize;
+            used += key_bytes + value_bytes;
         }
         Ok(Self { bytes, count, fill: Fill { used, of: bytes.len() }, dense })
     }
@@ -466,9 +466,13 @@ impl<'p> Leaf<'p> {
     /// The `n`th element, which must be below [`Leaf::len`].
     #[inline]
     pub fn get(&self, n: usize) -> Element<'p> {
-        let (flags, start, ksize, vsize) = place(self.bytes, n);
+        let ElementHeader { flags, start, key_bytes, value_bytes } = ElementHeader::read(self.bytes, n);
         let slice = |from: usize, length: usize| self.bytes.get(from..from + length).unwrap_or_default();
-        Element { is_bucket: flags & 1 != 0, key: slice(start, ksize), value: slice(start + ksize, vsize) }
+        Element {
+            is_bucket: flags & 1 != 0,
+            key: slice(start, key_bytes),
+            value: slice(start + key_bytes, value_bytes),
+        }
     }
 
     /// The elements in order.
@@ -489,13 +493,25 @@ impl<'p> Leaf<'p> {
     }
 }
 
-/// Flags of the `n`th element of a leaf, where its key starts, and the bytes of its key and its value.
-#[inline]
-fn place(bytes: &[u8], n: usize) -> (usize, usize, usize, usize) {
-    let at = HEADER + n * ELEMENT;
-    let Some(element) = bytes.get(at..at + ELEMENT) else { return (0, 0, 0, 0) };
-    let field = |field| u32_at(element, field) as usize;
-    (field(0), at + field(4), field(8), field(12))
+/// The header of an element of a leaf.
+#[derive(Debug, Clone, Copy, Default)]
+struct ElementHeader {
+    flags: usize,
+    /// Where its key starts in the page.
+    start: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl ElementHeader {
+    /// Of the `n`th element.
+    #[inline]
+    fn read(bytes: &[u8], n: usize) -> Self {
+        let at = HEADER + n * ELEMENT;
+        let Some(element) = bytes.get(at..at + ELEMENT) else { return Self::default() };
+        let field = |field| u32_at(element, field) as usize;
+        Self { flags: field(0), start: at + field(4), key_bytes: field(8), value_bytes: field(12) }
+    }
 }
 
 /// Which pages belong to something.

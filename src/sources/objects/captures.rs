@@ -5,7 +5,7 @@ use crate::model::objects::Objects;
 use crate::model::time::Micros;
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::Bundles;
+use crate::sources::find::{Belonging, Bundles};
 use crate::sources::objects::{TEMPLATE, head, is_template, read, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
@@ -79,7 +79,7 @@ pub fn find(arguments: &[String]) -> Captures {
             if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
                 continue;
             }
-            let (bundle, folder, ..) = bundles.belongs(&place, argument, from_folder);
+            let Belonging { bundle, folder, .. } = bundles.belongs(&place, argument, from_folder);
             let path = source.path.clone();
             let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name == "bundle.yaml" {

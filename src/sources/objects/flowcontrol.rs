@@ -9,7 +9,7 @@ use crate::model::time::Micros;
 use crate::sources::archive::place;
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::Bundles;
+use crate::sources::find::{Belonging, Bundles};
 use crate::sources::objects::{TEMPLATE, head, is_template, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
@@ -86,7 +86,7 @@ pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
             match bytes(&mut source).and_then(|bytes| parse(&source.path, &bytes)) {
                 Ok(config) if config.is_empty() => {}
                 Ok(config) => {
-                    let (bundle, folder, ..) = bundles.belongs(&place, argument, true);
+                    let Belonging { bundle, folder, .. } = bundles.belongs(&place, argument, true);
                     let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
                     let names =
                         folder.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy().into_owned());

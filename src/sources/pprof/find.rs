@@ -4,7 +4,7 @@ use super::Profile;
 use crate::model::time::Micros;
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
-use crate::sources::find::Bundles;
+use crate::sources::find::{Belonging, Bundles};
 use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
 use crate::sources::pages::{modified, time_in};
 use crate::sources::wanted::Wanted;
@@ -64,7 +64,7 @@ pub fn find(arguments: &[String]) -> ProfileDiscovery {
                 }
                 continue;
             }
-            let (bundle, folder, _, instance) = bundles.belongs(&place, argument, from_folder);
+            let Belonging { bundle, folder, instance, .. } = bundles.belongs(&place, argument, from_folder);
             let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
             if from_folder {
                 let new = || Group { cluster, instance, files: Vec::new() };

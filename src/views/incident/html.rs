@@ -116,10 +116,10 @@ fn page(incident: &Incident, report: &Report) -> Json {
         has("causes", "Causes", !incident.causes.is_empty()),
         has("steps", "What to do", !now.is_empty() || !later.is_empty()),
         has("timeline", "Timeline", !incident.timeline.is_empty()),
-        has("charts", "In time", !incident.charts.is_empty()),
+        has("charts", "Over time", !incident.charts.is_empty()),
         has("clients", "Clients", !incident.clients.is_empty()),
         has("flames", "Flame graphs", !incident.flames.is_empty()),
-        has("details", "In detail", !sections.is_empty()),
+        has("details", "Details", !sections.is_empty()),
         has("quality", "Sources", true),
     ];
     let words = |all: &[Source]| all.iter().map(|source| source.words()).collect::<Vec<_>>().join(", ");

@@ -85,8 +85,28 @@ pub enum Action {
     Quit,
 }
 
-/// An action: its name in the configuration, its keys, what `?` says, and where it does something.
-type Entry = (Action, &'static str, &'static [&'static str], &'static str, Where);
+/// An action as the configuration and `?` show it.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    action: Action,
+    /// In the configuration.
+    name: &'static str,
+    /// The default keys.
+    keys: &'static [&'static str],
+    /// What `?` shows.
+    help: &'static str,
+    place: Where,
+}
+
+const fn entry(
+    action: Action,
+    name: &'static str,
+    keys: &'static [&'static str],
+    help: &'static str,
+    place: Where,
+) -> Entry {
+    Entry { action, name, keys, help, place }
+}
 
 /// Where an action does something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,76 +118,94 @@ enum Where {
 }
 
 const ENTRIES: [Entry; 40] = [
-    (Action::NextTab, "next-tab", &["tab"], "next tab (1 to 9, 0: that tab)", Where::Everywhere),
-    (Action::LastTab, "last-tab", &["backtab"], "tab before", Where::Everywhere),
-    (Action::NextPart, "next-part", &["v"], "next part of the tab: tables, findings, notes", Where::Everywhere),
-    (Action::LastPart, "last-part", &["V"], "part before", Where::Everywhere),
-    (Action::Up, "up", &["k", "up"], "up", Where::Everywhere),
-    (Action::Down, "down", &["j", "down"], "down", Where::Everywhere),
-    (Action::Left, "left", &["h", "left"], "columns to the left; in a flame graph: the one beside", Where::Everywhere),
-    (Action::Right, "right", &["l", "right"], "columns to the right", Where::Everywhere),
-    (Action::PageUp, "page-up", &["pageup", "ctrl-u", "ctrl-b"], "a page up", Where::Everywhere),
-    (Action::PageDown, "page-down", &["pagedown", "ctrl-d", "ctrl-f"], "a page down", Where::Everywhere),
-    (Action::First, "first", &["g", "home"], "first row", Where::Everywhere),
-    (Action::Last, "last", &["G", "end"], "last row", Where::Everywhere),
-    (Action::Enter, "enter", &["enter"], "open the selected row", Where::Everywhere),
-    (Action::Back, "back", &["esc", "backspace"], "back: close a row, a filter, a zoom", Where::Everywhere),
-    (
+    entry(Action::NextTab, "next-tab", &["tab"], "next tab (1 to 9, 0: that tab)", Where::Everywhere),
+    entry(Action::LastTab, "last-tab", &["backtab"], "tab before", Where::Everywhere),
+    entry(Action::NextPart, "next-part", &["v"], "next part of the tab: tables, findings, notes", Where::Everywhere),
+    entry(Action::LastPart, "last-part", &["V"], "part before", Where::Everywhere),
+    entry(Action::Up, "up", &["k", "up"], "up", Where::Everywhere),
+    entry(Action::Down, "down", &["j", "down"], "down", Where::Everywhere),
+    entry(
+        Action::Left,
+        "left",
+        &["h", "left"],
+        "columns to the left; in a flame graph: the one beside",
+        Where::Everywhere,
+    ),
+    entry(Action::Right, "right", &["l", "right"], "columns to the right", Where::Everywhere),
+    entry(Action::PageUp, "page-up", &["pageup", "ctrl-u", "ctrl-b"], "a page up", Where::Everywhere),
+    entry(Action::PageDown, "page-down", &["pagedown", "ctrl-d", "ctrl-f"], "a page down", Where::Everywhere),
+    entry(Action::First, "first", &["g", "home"], "first row", Where::Everywhere),
+    entry(Action::Last, "last", &["G", "end"], "last row", Where::Everywhere),
+    entry(Action::Enter, "enter", &["enter"], "open the selected row", Where::Everywhere),
+    entry(Action::Back, "back", &["esc", "backspace"], "back: close a row, a filter, a zoom", Where::Everywhere),
+    entry(
         Action::Filter,
         "filter",
         &["/"],
         "filter rows: /regex, /!regex (those that don't match), /-f fuzzy",
         Where::Tables,
     ),
-    (
+    entry(
         Action::Sort,
         "sort",
         &["s"],
         "sort by the next column; in the key space: live, history, keys, revisions",
         Where::Tables,
     ),
-    (Action::Reverse, "reverse", &["S"], "reverse the sort order", Where::Tables),
-    (Action::By, "by", &["b"], "break down by other dimensions (:by user,agent for any)", Where::Only(Tab::Traffic)),
-    (Action::From, "from", &["f"], "switch between audit logs and metrics", Where::Only(Tab::Traffic)),
-    (
+    entry(Action::Reverse, "reverse", &["S"], "reverse the sort order", Where::Tables),
+    entry(
+        Action::By,
+        "by",
+        &["b"],
+        "break down by other dimensions (:by user,agent for any)",
+        Where::Only(Tab::Traffic),
+    ),
+    entry(Action::From, "from", &["f"], "switch between audit logs and metrics", Where::Only(Tab::Traffic)),
+    entry(
         Action::Compare,
         "compare",
         &["d"],
         "compare the first snapshot with the last, and back",
         Where::Only(Tab::Keyspace),
     ),
-    (Action::Copy, "copy", &["y"], "copy what is selected", Where::Tables),
-    (Action::CopyCommand, "copy-command", &["Y"], "copy the command that prints what is shown", Where::Everywhere),
-    (
+    entry(Action::Copy, "copy", &["y"], "copy what is selected", Where::Tables),
+    entry(Action::CopyCommand, "copy-command", &["Y"], "copy the command that prints what is shown", Where::Everywhere),
+    entry(
         Action::Export,
         "export",
         &["e"],
         "export the view to a file: .csv .json .yaml .md .txt, .svg for a flame graph",
         Where::Everywhere,
     ),
-    (Action::Save, "save", &["B"], "save the live data as a bundle", Where::Time),
-    (Action::Play, "play", &["space"], "play or pause; live: look back, or follow again", Where::Time),
-    (Action::Earlier, "earlier", &[","], "one step back in time (:time 09:21:55 jumps there)", Where::Time),
-    (Action::Later, "later", &["."], "one step forward", Where::Time),
-    (Action::LastMark, "last-mark", &["<"], "previous event", Where::Time),
-    (Action::NextMark, "next-mark", &[">"], "next event", Where::Time),
-    (Action::Shorter, "shorter", &["w"], "shorten the time window", Where::Time),
-    (Action::Longer, "longer", &["W"], "lengthen the time window", Where::Time),
-    (Action::Always, "always", &["a"], "show all of the time", Where::Time),
-    (Action::Slower, "slower", &["-"], "play slower", Where::Time),
-    (Action::Faster, "faster", &["+", "="], "play faster", Where::Time),
-    (Action::Refresh, "refresh", &["r", "ctrl-l"], "refresh, redraw", Where::Everywhere),
-    (Action::Theme, "theme", &["T"], "colour theme: default, safe (for the colour-blind), none", Where::Everywhere),
-    (
+    entry(Action::Save, "save", &["B"], "save the live data as a bundle", Where::Time),
+    entry(Action::Play, "play", &["space"], "play or pause; live: look back, or follow again", Where::Time),
+    entry(Action::Earlier, "earlier", &[","], "one step back in time (:time 09:21:55 jumps there)", Where::Time),
+    entry(Action::Later, "later", &["."], "one step forward", Where::Time),
+    entry(Action::LastMark, "last-mark", &["<"], "previous event", Where::Time),
+    entry(Action::NextMark, "next-mark", &[">"], "next event", Where::Time),
+    entry(Action::Shorter, "shorter", &["w"], "shorten the time window", Where::Time),
+    entry(Action::Longer, "longer", &["W"], "lengthen the time window", Where::Time),
+    entry(Action::Always, "always", &["a"], "show all of the time", Where::Time),
+    entry(Action::Slower, "slower", &["-"], "play slower", Where::Time),
+    entry(Action::Faster, "faster", &["+", "="], "play faster", Where::Time),
+    entry(Action::Refresh, "refresh", &["r", "ctrl-l"], "refresh, redraw", Where::Everywhere),
+    entry(
+        Action::Theme,
+        "theme",
+        &["T"],
+        "colour theme: default, safe (for the colour-blind), none",
+        Where::Everywhere,
+    ),
+    entry(
         Action::Command,
         "command",
         &[":"],
         "type a command: :by :where :time :window :export :save :theme :quit",
         Where::Everywhere,
     ),
-    (Action::Help, "help", &["?"], "this", Where::Everywhere),
-    (Action::Suspend, "suspend", &["ctrl-z"], "suspend (fg resumes)", Where::Everywhere),
-    (Action::Quit, "quit", &["q", "ctrl-c"], "end", Where::Everywhere),
+    entry(Action::Help, "help", &["?"], "this", Where::Everywhere),
+    entry(Action::Suspend, "suspend", &["ctrl-z"], "suspend (fg resumes)", Where::Everywhere),
+    entry(Action::Quit, "quit", &["q", "ctrl-c"], "end", Where::Everywhere),
 ];
 
 /// Which key does what.
@@ -176,7 +214,7 @@ pub struct Keys(BTreeMap<String, Action>);
 
 impl Default for Keys {
     fn default() -> Self {
-        let own = ENTRIES.iter().flat_map(|(action, _, keys, ..)| keys.iter().map(|key| ((*key).to_owned(), *action)));
+        let own = ENTRIES.iter().flat_map(|entry| entry.keys.iter().map(|key| ((*key).to_owned(), entry.action)));
         let tabs = Tab::ALL.iter().map(|tab| (((tab.index() + 1) % 10).to_string(), Action::Go(tab.index())));
         Self(own.chain(tabs).collect())
     }
@@ -187,8 +225,8 @@ impl Keys {
     pub fn with(changes: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut keys = Self::default();
         for (name, own) in changes {
-            let known = || ENTRIES.iter().map(|entry| entry.1).collect::<Vec<_>>().join(", ");
-            let Some((action, ..)) = ENTRIES.iter().find(|entry| entry.1 == name) else {
+            let known = || ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+            let Some(Entry { action, .. }) = ENTRIES.iter().find(|entry| entry.name == name) else {
                 return Err(format!("unknown key '{name}'; use one of: {}", known()));
             };
             keys.0.retain(|_, is| is != action);
@@ -247,11 +285,7 @@ impl Keys {
             Where::Tables => tab != Tab::Overview,
             Where::Only(only) => tab == only,
         };
-        ENTRIES
-            .iter()
-            .filter(|entry| applies(entry.4))
-            .map(|(action, _, _, what, _)| (self.of(*action), *what))
-            .collect()
+        ENTRIES.iter().filter(|entry| applies(entry.place)).map(|entry| (self.of(entry.action), entry.help)).collect()
     }
 }
 
@@ -297,9 +331,9 @@ mod tests {
 
     #[test]
     fn no_key_does_two_things_and_no_name_stands_twice() {
-        let keys: Vec<&str> = ENTRIES.iter().flat_map(|entry| entry.2).copied().collect();
+        let keys: Vec<&str> = ENTRIES.iter().flat_map(|entry| entry.keys).copied().collect();
         assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
-        assert_eq!(ENTRIES.iter().map(|entry| entry.1).collect::<BTreeSet<_>>().len(), ENTRIES.len());
+        assert_eq!(ENTRIES.iter().map(|entry| entry.name).collect::<BTreeSet<_>>().len(), ENTRIES.len());
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
         assert_eq!(Keys::default().action(&key(KeyCode::Char('0'))), Some(Action::Go(9)));
         assert_eq!(

@@ -16,22 +16,30 @@ const SHARE: f64 = 0.05;
 /// For so long, in seconds.
 const SECONDS: f64 = 120.0;
 
-/// Cluster, resource, namespace, name.
-type Object<'r> = (&'r str, What<'r>, &'r str, &'r str);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Object<'r> {
+    cluster: &'r str,
+    what: What<'r>,
+    namespace: &'r str,
+    name: &'r str,
+}
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     let mut objects: BTreeMap<Object<'r>, Vec<(usize, ObjectRow<'r>)>> = BTreeMap::new();
     for (number, profile) in clients.list.iter().enumerate().filter(|(_, profile)| !profile.is_apiserver()) {
         for (what, one) in &profile.uses {
             for object in one.objects.iter().filter(|object| object.conflicts > 0) {
-                objects
-                    .entry((profile.who.cluster, *what, object.namespace, object.name))
-                    .or_default()
-                    .push((number, *object));
+                let key = Object {
+                    cluster: profile.who.cluster,
+                    what: *what,
+                    namespace: object.namespace,
+                    name: object.name,
+                };
+                objects.entry(key).or_default().push((number, *object));
             }
         }
     }
-    for ((_, what, namespace, object), rows) in objects {
+    for (Object { what, namespace, name: object, .. }, rows) in objects {
         let sum = |of: fn(&ObjectRow<'_>) -> u64| rows.iter().map(|(_, row)| of(row)).sum::<u64>() as f64;
         let (conflicts, writes) = (sum(|row| row.conflicts), sum(|row| row.writes));
         let first = rows.iter().map(|(_, row)| row.span.0).min().unwrap_or(0);

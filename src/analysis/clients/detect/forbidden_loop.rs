@@ -45,9 +45,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             .unwrap_or_default();
         let share = minutes.total() / profile.requests as f64;
         let summary = format!(
-            "{} keeps sending requests that fail with 401 or 403: {}, {} of its requests, most of them {}",
+            "{} keeps sending requests that fail with 401 or 403: {}, {} of all it sent, most of them {}",
             name(profile),
-            counted(minutes.total() as u64, "time"),
+            counted(minutes.total() as u64, "request"),
             percent(share),
             most.trim()
         );

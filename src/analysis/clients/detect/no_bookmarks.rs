@@ -12,8 +12,8 @@ const LIFETIME: f64 = 60e6;
 /// Or it is opened again and again from one address.
 const AGAIN: u64 = 10;
 
-const REMEDY: &str = "set allowWatchBookmarks=true, as client-go's informers do; without bookmarks a reopened watch \
-     may be too old, and the client must list again";
+const REMEDY: &str = "set allowWatchBookmarks=true, as client-go's informers do; without bookmarks the \
+     resourceVersion of a reopened watch may be too old, and the client must list again";
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses() {
@@ -26,8 +26,12 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             continue;
         }
         let minutes = one.minutes(clients, without);
-        let summary =
-            format!("{} watches {} without bookmarks ({} opened)", name(profile), resource(what), grouped(opened));
+        let summary = format!(
+            "{} watches {} without bookmarks ({} watches opened)",
+            name(profile),
+            resource(what),
+            grouped(opened)
+        );
         let evidence = json!({"watches_without_bookmarks": opened});
         let finding = clients.finding("client-no-bookmarks", Severity::Info, profile, what, &minutes);
         found.push((Some(profile.who), describe(finding, 0.95, summary, evidence, REMEDY)));

@@ -61,12 +61,15 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let until = match (cache, etcd, unsure) {
             // Events have no watch cache.
             _ if what.1 == "events" => "until then list less often",
-            (_, 0, 0) => "until then list less often (the watch cache already serves these LISTs)",
+            (_, 0, 0) => {
+                "until then list less often: the watch cache already serves these LISTs, so they get no cheaper"
+            }
             (_, 1.., _) => "until then list with resourceVersion=0, which the watch cache serves, and less often",
             _ => "until then list less often (--k8s-version shows whether resourceVersion=0 would help)",
         };
         let remedy = format!(
-            "use an informer (client-go's SharedInformer, or list once and watch with allowWatchBookmarks); {until}"
+            "use an informer (client-go's SharedInformer), or list once and then watch with allowWatchBookmarks; \
+             {until}"
         );
         found
             .push((Some(profile.who), describe(finding, if regular { 0.95 } else { 0.8 }, summary, evidence, &remedy)));

@@ -26,8 +26,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         });
         let minutes = Minutes::between(clients.tile, profile.about.span);
         let finding = clients.finding("client-uneven-nodes", Severity::Info, profile, ("", ""), &minutes);
-        let remedy = "check these nodes and their logs: more pods, a crash loop, an older version (plimsoll traffic \
-             --by verb,resource,code --where node=…)";
+        let remedy = "check the node and its logs for more pods than elsewhere, a crash loop or an older version \
+             (plimsoll traffic --by verb,resource,code --where node=…)";
         found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

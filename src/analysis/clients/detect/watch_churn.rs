@@ -35,7 +35,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             one.sum(|row| counts(row) && row.shape.is_some_and(|shape| shape.timeout == Some(WatchTimeout::Short)));
         let why = if asked * 2 > opened { ", because it sets timeoutSeconds below 60" } else { "" };
         let summary = format!(
-            "{} reopens watches of {}: {} times, half of them shorter than {}{why}",
+            "{} reopens watches of {}: {} times; half of these watches were shorter than {}{why}",
             name(profile),
             resource(what),
             grouped(opened),

@@ -59,7 +59,10 @@ pub(in crate::analysis::controllers) fn on_classes(
     let time = scheduler.and_then(|one| one.algorithm_ms).map(|each| each * saved as f64);
     let takes = time
         .map(|time| {
-            format!("; skipping the repeated decisions would save {} of scheduling each time all are tried", ms(time))
+            format!(
+                "; skipping the repeated decisions would save {} whenever the scheduler tries all of them",
+                ms(time)
+            )
         })
         .unwrap_or_default();
     let used = scheduler
@@ -77,8 +80,8 @@ pub(in crate::analysis::controllers) fn on_classes(
             "saved_ms": time, "hints_used": used}),
         remedy: "kube-scheduler 1.35 and later schedules identical neighbouring pods in its queue together \
              (OpportunisticBatching), but only where PodTopologySpread has no default constraints (defaultingType: \
-             List) and each node takes one of them; keep identical pods adjacent: create them together and with one \
-             priority"
+             List) and each node has room for only one of them; keep identical pods adjacent: \
+             create them together and with one priority"
             .to_owned(),
     };
     Some(draft.about(&[], seen))

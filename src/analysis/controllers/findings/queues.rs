@@ -81,7 +81,7 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
     let most = queue.most().filter(|most| *most >= WAITING)?;
     let depth = queue.depth.unwrap_or(0.0);
     let growth = growth(queue);
-    let (severity, falls, now) = if depth >= WAITING {
+    let (severity, [falls, waited], now) = if depth >= WAITING {
         let is_critical = wait >= WAITS_LONG || depth >= WAITING_MANY && growth.is_some();
         let more = growth.map(|slope| format!(", {} more each minute", significant(slope))).unwrap_or_default();
         let drain = queue
@@ -89,9 +89,13 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
             .map(|drain| format!("; at this rate it takes {} to clear them", seconds(drain)))
             .unwrap_or_default();
         let severity = if is_critical { Severity::Critical } else { Severity::Warning };
-        (severity, "falls", format!("{} pending now{more}{drain}", counted(depth as u64, "item")))
+        (severity, ["falls", "wait"], format!("{} pending now{more}{drain}", counted(depth as u64, "item")))
     } else {
-        (Severity::Info, "fell", format!("{} pending at peak, {depth} at the end", counted(most as u64, "item")))
+        (
+            Severity::Info,
+            ["fell", "waited"],
+            format!("{} pending at peak, {depth} at the end", counted(most as u64, "item")),
+        )
     };
     let remedy = match queue.work_mean_ms.filter(|work| *work >= LABORIOUS) {
         _ if is_held => {
@@ -107,7 +111,7 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
         None => "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and check what adds so many items"
             .to_owned(),
     };
-    let summary = format!("{named} {falls} behind: items wait {} on average, {now}", ms(wait));
+    let summary = format!("{named} {falls} behind: items {waited} {} on average, {now}", ms(wait));
     Some(Draft { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })
 }
 

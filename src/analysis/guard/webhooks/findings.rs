@@ -99,7 +99,7 @@ pub(super) fn findings(
             1.0,
             format!("{} to {name} failed and failed their requests", counted(failed, "call")),
             "check its pods, Service, endpoints and certificate; to admit requests meanwhile, set failurePolicy: \
-             Ignore, or delete the configuration, which no webhook can prevent",
+             Ignore, or delete its configuration (webhooks are not called for that deletion)",
         );
     }
     if let Some(open) = measured.map(|measured| measured.failed_open).filter(|open| *open > 0) {

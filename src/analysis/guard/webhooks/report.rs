@@ -266,7 +266,7 @@ fn lead(
 ) -> Vec<String> {
     let closed = of.iter().filter(|(webhook, ..)| webhook.fails_closed).count() as u64;
     let mut lead = vec![format!(
-        "{}, by {}; without {} of them requests fail (failurePolicy: Fail).",
+        "{}, from {}; {} of them fail requests while they are down (failurePolicy: Fail).",
         counted(of.len() as u64, "webhook"),
         given_input.source,
         grouped(closed)

@@ -313,7 +313,7 @@ impl Follower {
         let under = self.growing.iter().find(|argument| path.starts_with(argument)).cloned();
         let from_folder = under.is_some();
         let place = Place::File(path.to_owned());
-        let (bundle, folder, family, mut instance) =
+        let find::Belonging { bundle, folder, family, mut instance } =
             find::Bundles::default().belongs(&place, &under.unwrap_or_default(), from_folder);
         if let Some(at) = self.streams.iter().position(|s| s.folder == folder && s.family == family) {
             return at;
