@@ -61,8 +61,8 @@ def requests(all_events, low=float("-inf"), high=float("inf")):
             yield one
 
 
-def load(bundle, parts, phases):
-    parts, phases = ({part: [[seconds(at) * 1e6 for at in span] for span in spans] for part, spans in json.loads(text).items()} for text in (parts, phases))
+def load(bundle, parts):
+    parts = {part: [[seconds(at) * 1e6 for at in span] for span in spans] for part, spans in json.loads(parts).items()}
     counts = {part: collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0, 0.0])) for part in parts}
     beats = collections.defaultdict(lambda: collections.Counter())
     all_events = list(events(bundle))
@@ -120,8 +120,9 @@ def load(bundle, parts, phases):
         client["added_share"] = client["added"] / total
     clients.sort(key=lambda client: -client["added"])
     means = {}
-    for part, [[low, high]] in phases.items():
-        pieces = [n for n in range(int(low // 5e6), int(high // 5e6) + 1) if low <= n * 5e6 < high]
+    for part, spans in parts.items():
+        low, high = spans[0][0], spans[-1][1]
+        pieces = [n for n in range(int(low // 5e6), int(high // 5e6) + 1) if any(low <= n * 5e6 < high for low, high in spans)]
         means[part] = {name: sum(beats[n][name] for n in pieces) / PIECE / len(pieces) for name in ["rps", "lists_per_s", "throttled_per_s", "server_time"]}
     return {"clients": clients, "phases": means, "alike_p99_s": alike_p99(ended, parts, length)}
 

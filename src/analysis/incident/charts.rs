@@ -131,9 +131,11 @@ fn levels(facts: &Facts, metric: Metric, accept: &dyn Fn(&Fact) -> bool) -> Vec<
 /// Which requests are counted.
 const REQUESTS: &str = "requests (without watches and apiservers' own)";
 
-/// The load in the calm before the window, within it, and after it.
-pub fn phases(pulse: &LoadSeries, calm: Span, window: Span) -> Vec<Phases> {
-    let parts = [calm, window, (window.1, pulse.span.1)];
+/// The load before an episode, in it, and after it, over the times that the episode's own numbers are of.
+pub fn phases(pulse: &LoadSeries, before: &[Span], within: &[Span]) -> Vec<Phases> {
+    let end = within.last().map_or(pulse.span.1, |span| span.1);
+    let after = [(end, pulse.span.1)];
+    let parts = [before, within, &after];
     let mut all: Vec<Phases> = Vec::new();
     for &measure in &pulse.known {
         let unit = if measure == Measure::ServerTime { Unit::Count } else { Unit::PerSecond };
@@ -144,7 +146,9 @@ pub fn phases(pulse: &LoadSeries, calm: Span, window: Span) -> Vec<Phases> {
             values: parts.map(|part| pulse.mean(measure, part)),
         });
     }
-    for (q, name, words) in [(0.5, "p50_ms", "median latency, ms"), (0.99, "p99_ms", "p99 latency, ms")] {
+    for (q, name, words) in
+        [(0.5, "p50_ms", "median latency of all requests, ms"), (0.99, "p99_ms", "p99 latency of all requests, ms")]
+    {
         let values = parts.map(|part| pulse.quantile(q, part));
         if values.iter().any(Option::is_some) {
             all.push(Phases { name, words, unit: Unit::Count, values });

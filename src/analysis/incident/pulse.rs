@@ -162,22 +162,32 @@ impl LoadSeries {
         self.pieces().filter_map(of).collect()
     }
 
-    /// The pieces that begin within a stretch of time.
-    fn within(&self, (from, to): Span) -> impl Iterator<Item = i64> {
-        let piece = self.piece;
-        self.pieces().filter(move |n| (from..to).contains(&(n * piece)))
+    /// The pieces that begin within these times; if there is none, those between the first and the last of them.
+    fn within(&self, spans: &[Span]) -> Vec<i64> {
+        let begin_in = |spans: &[Span]| -> Vec<i64> {
+            let is_in = |at: Micros| spans.iter().any(|(from, to)| (*from..*to).contains(&at));
+            self.pieces().filter(|n| is_in(n * self.piece)).collect()
+        };
+        let all = begin_in(spans);
+        match (spans.first(), spans.last()) {
+            (Some((from, _)), Some((_, to))) if all.is_empty() => begin_in(&[(*from, *to)]),
+            _ => all,
+        }
     }
 
-    /// The mean of a measure by second; `None` where the stretch has no whole piece.
-    pub fn mean(&self, measure: Measure, span: Span) -> Option<f64> {
-        let rates: Vec<f64> = self.within(span).map(|piece| self.rate(measure, piece)).collect();
+    /// The mean of a measure by second; `None` where no piece begins within these times.
+    pub fn mean(&self, measure: Measure, spans: &[Span]) -> Option<f64> {
+        let rates: Vec<f64> = self.within(spans).into_iter().map(|piece| self.rate(measure, piece)).collect();
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    /// A quantile of all latencies of a stretch, in ms.
-    pub fn quantile(&self, q: f64, span: Span) -> Option<f64> {
+    /// A quantile of all latencies of these times, in ms.
+    pub fn quantile(&self, q: f64, spans: &[Span]) -> Option<f64> {
         let mut all = Histogram::default();
-        self.within(span).filter_map(|piece| self.beats.get(&piece)).for_each(|beat| all.merge(&beat.latency));
+        self.within(spans)
+            .into_iter()
+            .filter_map(|piece| self.beats.get(&piece))
+            .for_each(|beat| all.merge(&beat.latency));
         all.quantile(q).map(|micros| micros / 1e3)
     }
 }

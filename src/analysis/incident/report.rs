@@ -61,12 +61,7 @@ pub fn report(incident: &Incident) -> Report {
     report.table = table("causes", "Possible causes", &CAUSE, incident.causes.iter().map(cause).collect());
     report.tables = vec![
         table("timeline", "Timeline", &ENTRY, incident.timeline.iter().map(entry).collect()),
-        table(
-            "phases",
-            "Before, during and after (means of whole intervals)",
-            &PHASE,
-            incident.phases.iter().map(phase).collect(),
-        ),
+        table("phases", "Before, during and after", &PHASE, incident.phases.iter().map(phase).collect()),
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
     // Where there was an incident its causes are reported; else what is wrong all the time.
@@ -135,7 +130,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
         std::iter::once(phase.words.into()).chain(values).collect()
     });
     let columns = ["measure", "incident_before", "incident_within", "incident_after"];
-    all.push(table("phases", "Before, during and after (means of whole intervals)", &columns, phases.collect()));
+    all.push(table("phases", "Before, during and after", &columns, phases.collect()));
     let reported = incident.timeline.iter().map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
         vec![

@@ -240,7 +240,12 @@ fn incident(
         sections::manifests(&load, &mut causes, context)?;
     }
     let phases = match (load.pulse.as_ref(), verdict.window()) {
-        (Some(pulse), Some(window)) => charts::phases(pulse, load.calm.unwrap_or(window), window),
+        (Some(pulse), Some(window)) => {
+            let counted =
+                heaviest.map(|place| &episodes[place].counted).filter(|all| all.iter().all(|one| !one.is_empty()));
+            let [within, before] = counted.cloned().unwrap_or([vec![window], vec![load.calm.unwrap_or(window)]]);
+            charts::phases(pulse, &before, &within)
+        }
         _ => Vec::new(),
     };
     let chronic = sections
