@@ -225,7 +225,8 @@ fn what_is_old_becomes_coarser_and_what_is_very_old_goes_and_is_not_read_again()
     for _ in 0..2 {
         record(&[text(&home.path().join("logs"))], &store, "10s=1d,1m=3d").exits(0);
         let left = count(&ask());
-        assert!((3 * 144..=5 * 144).contains(&left), "{left}");
+        // In the last minutes of a day the third day is over, too.
+        assert!((2 * 144..=5 * 144).contains(&left), "{left}");
     }
     // The coarsest length is that of the answer.
     let wrong = plimsoll(&["traffic", text(&store), "--by", "user", "--series", "--interval", "30s"]);
