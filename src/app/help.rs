@@ -33,8 +33,10 @@ const RARE_FLAGS: [&str; 11] =
 const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
 /// The explanation of a flag with `-h` is no longer.
 const MAX_SHORT_HELP_CHARS: usize = 66;
-/// and from as many on a clause stands for the whole.
+/// from as many on a clause stands for the whole,
 const MIN_SHORT_HELP_CHARS: usize = 24;
+/// and so many a clause may have that does not fit on one line.
+const MAX_CLAUSE_CHARS: usize = 112;
 /// The usage comes behind the examples.
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
@@ -140,7 +142,7 @@ fn clause(help: &str) -> String {
     clauses.push(help.trim_end_matches('.').len());
     // A clause on one line, a longer one as a whole, a part of one, or as much as there is room for.
     let cut = clauses.iter().copied().filter(fits).max();
-    let cut = cut.or_else(|| clauses.into_iter().filter(|at| *at <= 2 * MAX_SHORT_HELP_CHARS - 20).min());
+    let cut = cut.or_else(|| clauses.into_iter().filter(|at| *at <= MAX_CLAUSE_CHARS).min());
     let cut = cut.or_else(|| ends(&[", "]).into_iter().filter(fits).max());
     match cut.or_else(|| help.match_indices(' ').map(|(at, _)| at).filter(fits).max()) {
         Some(at) if cut.is_some() => help[..at].trim_end_matches('.').to_owned(),

@@ -28,7 +28,7 @@ pub struct Context<'io> {
     /// What was lost, where several commands may meet it.
     losses: Option<BTreeSet<String>>,
     /// What was said and is not to be said again.
-    warned: BTreeSet<String>,
+    noticed: BTreeSet<String>,
     /// Captures that stand for the moment that was asked for.
     captures: Vec<Capture>,
 }
@@ -44,7 +44,7 @@ impl<'io> Context<'io> {
             shared: Shared::default(),
             is_composing: false,
             losses: None,
-            warned: BTreeSet::new(),
+            noticed: BTreeSet::new(),
             captures: Vec::new(),
         }
     }
@@ -103,7 +103,7 @@ impl<'io> Context<'io> {
     /// The same, but not twice in one run.
     pub fn notice_once(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         let text = what.to_string();
-        if self.warned.insert(text.clone()) { self.notice(text) } else { Ok(()) }
+        if self.noticed.insert(text.clone()) { self.notice(text) } else { Ok(()) }
     }
 
     /// The field of `--sort-by`, which must be one of `fields`.

@@ -73,7 +73,7 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
     let mut found = found::find(&question.sources, Wanted::Both, context)?;
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
-    let mut reported = BalanceInput {
+    let mut input = BalanceInput {
         inputs: read.inputs,
         top: context.settings.asked_top(),
         within: question.within as f64 / SECOND as f64,
@@ -99,15 +99,15 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
                 .zip(&logs)
                 .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
                 .collect();
-            reported.notes = rollup::short_logs(&spans, since.zip(until));
-            reported.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
-            reported.inputs = outcome.inputs.into_iter().chain(reported.inputs).collect();
+            input.notes = rollup::short_logs(&spans, since.zip(until));
+            input.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
+            input.inputs = outcome.inputs.into_iter().chain(input.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
             let mut fleets = of_logs(&rollup, &all);
             // What metrics show is of everybody.
             if !is_filtered {
                 let unlogged = add_pages(&mut fleets, &facts);
-                reported.notes.extend(unlogged.iter().map(|name| {
+                input.notes.extend(unlogged.iter().map(|name| {
                     format!("{} has metrics but no log, so the others' share appears larger.", called(name))
                 }));
             }
@@ -123,5 +123,5 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
             question.sources.join(", ")
         )));
     }
-    Ok(Answer::of(report(&fleets, reported)))
+    Ok(Answer::of(report(&fleets, input)))
 }

@@ -164,16 +164,16 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
     if comparing.pairs.is_empty() {
         return Err(comparing.nothing());
     }
-    let Comparing { pairs, mut reported, alone, .. } = comparing;
-    reported.notes.extend(alone);
-    reported.names = sources.map(Clone::clone);
-    (reported.top, reported.least) = (context.settings.asked_top(), question.at_least);
+    let Comparing { pairs, mut input, alone, .. } = comparing;
+    input.notes.extend(alone);
+    input.names = sources.map(Clone::clone);
+    (input.top, input.least) = (context.settings.asked_top(), question.at_least);
     let mut rows = compare::judge(pairs, question.at_least);
     for limit in limits.iter().filter(|limit| limit.is_idle(&rows)) {
         context.lost(format!("--fail-on-increase {limit}: BEFORE and AFTER have no data to check it"))?;
     }
-    reported.limits = limits;
-    let report = report(&mut rows, reported);
+    input.limits = limits;
+    let report = report(&mut rows, input);
     Ok(Answer::Report(Box::new(report), Rows::Changes(rows)))
 }
 
@@ -246,7 +246,7 @@ struct Comparing {
     /// Whether both sides are windows of one source.
     is_one: bool,
     pairs: Vec<Pair>,
-    reported: CompareInput,
+    input: CompareInput,
     /// What was met on one side only.
     alone: Vec<String>,
     errors: Vec<String>,
@@ -254,8 +254,8 @@ struct Comparing {
 
 impl Comparing {
     fn input(&mut self, input: InputReport) {
-        if !self.reported.inputs.iter().any(|other| other.path == input.path) {
-            self.reported.inputs.push(input);
+        if !self.input.inputs.iter().any(|other| other.path == input.path) {
+            self.input.inputs.push(input);
         }
     }
 
@@ -274,11 +274,11 @@ impl Comparing {
             self.errors.extend(side.errors.iter().map(ToString::to_string));
         }
         let logs = [0, 1].map(|side| !found[side].streams.is_empty());
-        let reported = if logs == [true, true] { self.logs(&mut found, context) } else { Ok(()) };
+        let of_logs = if logs == [true, true] { self.logs(&mut found, context) } else { Ok(()) };
         // Pages are asked for as well before anything is waited for.
-        let is_waiting = matches!(reported, Err(Error::Unanswered));
+        let is_waiting = matches!(of_logs, Err(Error::Unanswered));
         if !is_waiting {
-            reported?;
+            of_logs?;
         }
         for (side, window) in found.iter_mut().zip(self.windows) {
             pages::keep(&mut side.pages, window.0, window.1);
@@ -302,7 +302,7 @@ impl Comparing {
         read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
         if logs != [true, true] {
             self.pairs.extend(compare::pages::requests(&before, &after));
-            self.reported.windows =
+            self.input.windows =
                 [&before, &after].map(|facts| (facts.span() > 0).then(|| (facts.last() - facts.span(), facts.last())));
         }
         self.pairs.extend(compare::pages::states(&before, &after));
@@ -334,7 +334,7 @@ impl Comparing {
                 .zip(&names)
                 .map(|(own, name)| (name.clone(), own.first.zip(own.last)))
                 .collect();
-            self.reported.notes.extend(rollup::short_logs(&spans, since.zip(until)));
+            self.input.notes.extend(rollup::short_logs(&spans, since.zip(until)));
             instances.push(names.into_iter().collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
@@ -345,7 +345,7 @@ impl Comparing {
                 )));
             };
             if rollup.folded() > 0 {
-                self.reported.notes.push(format!(
+                self.input.notes.push(format!(
                     "{}: requests of rarely active clients were folded, and are not compared.",
                     self.sources[side].join(", ")
                 ));
@@ -359,17 +359,17 @@ impl Comparing {
         if let [before, after] = instances.as_slice()
             && before != after
         {
-            self.reported.notes.push(format!(
+            self.input.notes.push(format!(
                 "BEFORE has the logs of {}, AFTER of {after}: part of the change may come from that.",
                 counted(*before as u64, "apiserver")
             ));
         }
         let overlap = |a: (Micros, Micros), b: (Micros, Micros)| a.0 < b.1 && b.0 < a.1;
         if self.is_one && overlap(sides[0].1, sides[1].1) {
-            self.reported.notes.push("The two windows overlap.".to_owned());
+            self.input.notes.push("The two windows overlap.".to_owned());
         }
         let [before, after] = [0, 1].map(|side| Side { rollup: &sides[side].0, window: sides[side].1 });
-        self.reported.windows = [Some(before.window), Some(after.window)];
+        self.input.windows = [Some(before.window), Some(after.window)];
         self.pairs.extend(logs::pairs(before, after));
         Ok(())
     }

@@ -93,9 +93,9 @@ pub fn facts(
     kept: Retention,
     context: &mut Context<'_>,
 ) -> Result<(Facts, PagesReport), Error> {
-    let (facts, outcome) = facts_without_warnings(folders, kept, context)?;
-    warn_losses(&outcome.losses, context)?;
-    Ok((facts, outcome))
+    let (facts, report) = facts_without_warnings(folders, kept, context)?;
+    warn_losses(&report.losses, context)?;
+    Ok((facts, report))
 }
 
 /// The facts of pages of which nothing need be reported.
@@ -184,9 +184,9 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
             read.inputs.iter().filter(|input| places.contains_key(input.path.as_str())).cloned().collect();
         inputs.sort_by_key(|input| places.get(input.path.as_str()).copied());
         let losses = read.losses.iter().filter(|loss| places.contains_key(loss.path.as_str())).cloned().collect();
-        let outcome = PagesReport { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
+        let report = PagesReport { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
         if let Some(memo) = context.shared.get_mut::<Memo>() {
-            memo.known.insert(key.clone(), CachedPages { kept: *kept, outcome: (facts, outcome), is_passing: true });
+            memo.known.insert(key.clone(), CachedPages { kept: *kept, outcome: (facts, report), is_passing: true });
         }
     }
     true
@@ -235,15 +235,15 @@ fn fold(folders: Vec<PageFolder>, kept: Retention, threads: usize, progress: &Pr
 
 /// Says what was lost. What is wrong with one page is mostly wrong with all of them.
 fn warn_losses(losses: &[Loss], context: &mut Context<'_>) -> Result<(), Error> {
-    let mut outcome: BTreeMap<LossKind, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<LossKind, usize> = BTreeMap::new();
     for loss in losses {
-        let outcome = outcome.entry(loss.kind).or_default();
-        *outcome += 1;
-        if *outcome <= MESSAGES {
+        let count = counts.entry(loss.kind).or_default();
+        *count += 1;
+        if *count <= MESSAGES {
             context.lost(loss)?;
         }
     }
-    for (kind, pages) in outcome.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
+    for (kind, pages) in counts.into_iter().filter(|(_, pages)| *pages > MESSAGES) {
         context.lost(format!(
             "{} more, each with a part that {}",
             counted((pages - MESSAGES) as u64, "page"),

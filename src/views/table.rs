@@ -3,7 +3,7 @@
 use super::Style;
 use super::chart;
 use super::columns::{self, Kind};
-use super::text::{fit, plain, wrapped};
+use super::text::{fit, fit_end, plain, wrapped};
 use crate::model::report::{Finding, Report, Severity, Table, Value};
 use crate::model::units::percent;
 use std::io::{self, Write};
@@ -126,41 +126,41 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
         (0..shown.len()).map(|at| Need { name: &table.columns[shown[at]], kind: kinds[at], width: need(at) }).collect();
     // `-o wide` was asked for all of them.
     let laid = layout(&needs, style.width, if wide { None } else { Some(MIN_TEXT) });
+    // The last column, if it holds sentences, is broken into lines.
+    let is_sentence =
+        |&(at, width): &(usize, usize)| !wide && width >= MIN_SENTENCE && SENTENCES.contains(&needs[at].name);
+    let sentence = laid.last().copied().filter(is_sentence);
+    let cut = &laid[..laid.len() - usize::from(sentence.is_some())];
     let heading = style.headers.then_some(&titles);
     for (number, row) in heading.into_iter().chain(&cells).enumerate() {
         let is_heading = style.headers && number == 0;
-        let (mut line, mut rest) = (String::new(), Vec::new());
-        for (place, &(at, width)) in laid.iter().enumerate() {
-            let is_sentence = place + 1 == laid.len() && SENTENCES.contains(&needs[at].name) && !wide;
-            if is_sentence && row[at].width() > width && width >= MIN_SENTENCE {
-                rest = wrapped(&row[at], width);
-                rest.truncate(MAX_LINES);
-                let indent = " ".repeat(line.width());
-                line += &rest.remove(0);
-                rest.iter_mut().for_each(|more| more.insert_str(0, &indent));
-                break;
-            }
+        let mut line = String::new();
+        for &(at, width) in cut {
             line += &aligned(&row[at], kinds[at], width);
             line += "  ";
         }
+        let indent = line.width();
+        let broken = sentence.map(|(at, width)| wrapped(&fit_end(&row[at], MAX_LINES * width), width));
+        let mut broken = broken.unwrap_or_default().into_iter();
+        line += &broken.next().unwrap_or_default();
         let line = line.trim_end();
         if style.color && is_heading {
             writeln!(out, "\u{1b}[1m{line}\u{1b}[0m")?
         } else {
             writeln!(out, "{line}")?
         }
-        for more in rest {
-            writeln!(out, "{more}")?;
+        for more in broken {
+            writeln!(out, "{:indent$}{more}", "")?;
         }
     }
     Ok(())
 }
 
-/// Columns of sentences: where such a column is the last and too wide, it is broken into lines instead of cut.
+/// Columns of sentences: where such a column is the last, it is broken into lines instead of cut.
 const SENTENCES: [&str; 4] = ["summary", "incident_what", "why", "reason"];
 /// In fewer columns a sentence is cut,
 const MIN_SENTENCE: usize = 12;
-/// and no cell is broken into more lines than this.
+/// and where it is longer than so many lines.
 const MAX_LINES: usize = 6;
 
 /// `text` cut or filled up to `width` columns: numbers stand at the right.

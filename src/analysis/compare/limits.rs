@@ -115,8 +115,8 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
                 limit.metric.title,
                 quantity(unit, before),
                 quantity(unit, after),
-                if change.is_infinite() { "new".to_owned() } else { signed(change) },
-                signed(limit.share).trim_start_matches('+')
+                if change.is_infinite() { "new".to_owned() } else { signed(change, false) },
+                signed(limit.share, false).trim_start_matches('+')
             );
             finding.remedy = remedy(row.pair.area).to_owned();
             finding.evidence.insert("before".to_owned(), json!(before));

@@ -2,7 +2,7 @@
 
 use super::limits::{self, Limit};
 use super::noise::{Measured, Verdict};
-use super::words::{factor_or_percent, name, quantity};
+use super::words::{name, quantity, signed};
 use super::{Area, Metric, Row, Unit};
 use crate::model::forecast::Unit as PictureUnit;
 use crate::model::input::InputReport;
@@ -257,13 +257,13 @@ fn for_people(row: &Row) -> Vec<Value> {
         (Verdict::Unsure, _) => "uncertain".to_owned(),
         (Verdict::Few, _) => "too few".to_owned(),
         (Verdict::Same, _) | (_, None) => "same".to_owned(),
-        (_, Some(change)) => factor_or_percent(change, is_factor),
+        (_, Some(change)) => signed(change, is_factor),
     };
     let between = match row.bounds {
         // From nothing any number is any times as many.
         Some(_) if row.pair.before.value() == Some(0.0) => "-".to_owned(),
         Some((low, high)) if !matches!(row.verdict, Verdict::Same | Verdict::New) => {
-            format!("{} … {}", factor_or_percent(low - 1.0, is_factor), factor_or_percent(high - 1.0, is_factor))
+            format!("{} … {}", signed(low - 1.0, is_factor), signed(high - 1.0, is_factor))
         }
         _ => "-".to_owned(),
     };

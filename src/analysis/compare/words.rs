@@ -4,22 +4,13 @@ use super::{Area, Row, Unit};
 use crate::analysis::dims::short_user;
 use crate::model::units::{bytes, grouped, signed_percent, significant};
 
-/// `+30 %`; of much more how many times it is.
-pub(super) fn signed(change: f64) -> String {
+/// `+30%`; of much more, or where `is_factor`, how many times it is: `2.54×`.
+pub(super) fn signed(change: f64, is_factor: bool) -> String {
     match change {
         _ if change.is_infinite() => "any".to_owned(),
         999.0.. => "> 1,000×".to_owned(),
-        10.0.. => format!("{}×", significant(change + 1.0)),
+        _ if is_factor || change >= 10.0 => format!("{}×", significant(change + 1.0)),
         _ => signed_percent(change),
-    }
-}
-
-/// `2.54×` or `+154%`.
-pub(super) fn factor_or_percent(change: f64, is_factor: bool) -> String {
-    if is_factor && change.is_finite() && change < 999.0 {
-        format!("{}×", significant(change + 1.0))
-    } else {
-        signed(change)
     }
 }
 

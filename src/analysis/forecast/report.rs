@@ -71,50 +71,49 @@ pub fn report(
     targets: &[Target],
     forecasts: &[Forecast],
     again: &dyn Fn(usize) -> Forecast,
-    given_input: ForecastInput,
+    input: ForecastInput,
 ) -> Report {
     let mut rows: Vec<Row<'_>> = targets
         .iter()
         .zip(forecasts)
         .enumerate()
-        .map(|(index, (target, forecast))| Row::new(index, target, forecast, given_input.horizon))
+        .map(|(index, (target, forecast))| Row::new(index, target, forecast, input.horizon))
         .collect();
     rows.sort_by(Row::by_urgency);
     let mut report = Report {
         schema: "plimsoll.forecast/v1".to_owned(),
         window: window(targets),
-        shown: given_input.top,
+        shown: input.top,
         ..Report::default()
     };
     report.totals = totals(&rows);
-    report.coverage.insert("cluster".to_owned(), given_input.cluster.clone().into());
-    report.coverage.insert("step_s".to_owned(), json!(given_input.step as f64 / 1e6));
-    report.coverage.insert("horizon_s".to_owned(), json!(given_input.horizon as f64 / 1e6));
-    report.lead = lead(&rows, &given_input);
-    (report.findings, report.findings_shown) = findings(&rows, &given_input);
+    report.coverage.insert("cluster".to_owned(), input.cluster.clone().into());
+    report.coverage.insert("step_s".to_owned(), json!(input.step as f64 / 1e6));
+    report.coverage.insert("horizon_s".to_owned(), json!(input.horizon as f64 / 1e6));
+    report.lead = lead(&rows, &input);
+    (report.findings, report.findings_shown) = findings(&rows, &input);
     let hidden = report.findings.len() - report.findings_shown.unwrap_or_default();
-    report.pictures = pictures(&rows, again, &given_input);
-    let further: &[&str] = if given_input.points { &["points", "history"] } else { &[] };
+    report.pictures = pictures(&rows, again, &input);
+    let further: &[&str] = if input.points { &["points", "history"] } else { &[] };
     let columns = COLUMNS.iter().chain(further).map(|name| (*name).to_owned()).collect();
     report.table = Table { name: "series".to_owned(), columns, ..Table::default() };
-    if let Some(at) = given_input.sort_by.as_deref().and_then(|field| report.table.column(field)) {
+    if let Some(at) = input.sort_by.as_deref().and_then(|field| report.table.column(field)) {
         // As stable as the sort by urgency before it.
         let mut keyed: Vec<(Value, Row<'_>)> =
-            rows.into_iter().map(|row| (cells(&row, &given_input)[at].clone(), row)).collect();
+            rows.into_iter().map(|row| (cells(&row, &input)[at].clone(), row)).collect();
         keyed.sort_by(|a, b| a.0.in_order(&b.0));
         rows = keyed.into_iter().map(|(_, row)| row).collect();
     }
-    let people = rows.iter().take(given_input.top.unwrap_or(rows.len())).map(|row| shown(row, &given_input)).collect();
+    let people = rows.iter().take(input.top.unwrap_or(rows.len())).map(|row| shown(row, &input)).collect();
     report.people = Some(vec![Table {
         columns: SHOWN.iter().map(|name| (*name).to_owned()).collect(),
         rows: people,
         ..Table::default()
     }]);
-    report.table.rows =
-        rows.iter().take(given_input.top.unwrap_or(rows.len())).map(|row| cells(row, &given_input)).collect();
+    report.table.rows = rows.iter().take(input.top.unwrap_or(rows.len())).map(|row| cells(row, &input)).collect();
     let more = rows.len().saturating_sub(report.table.rows.len());
-    report.inputs = given_input.inputs;
-    report.notes = given_input.notes;
+    report.inputs = input.inputs;
+    report.notes = input.notes;
     if more > 0 {
         report.notes.push(format!("{} more, less urgent; --top 0 shows all", counted(more as u64, "series")));
     }
@@ -161,8 +160,8 @@ impl<'t> Row<'t> {
     }
 
     /// How far was looked ahead.
-    fn ahead(&self, given_input: &ForecastInput) -> Micros {
-        if self.forecast.ahead > 0 { self.forecast.ahead.min(given_input.horizon) } else { given_input.horizon }
+    fn ahead(&self, input: &ForecastInput) -> Micros {
+        if self.forecast.ahead > 0 { self.forecast.ahead.min(input.horizon) } else { input.horizon }
     }
 
     /// Growth a week as a share of what is left below the limit.
@@ -246,15 +245,14 @@ const COLUMNS: [&str; 21] = [
     "ahead_s",
 ];
 
-fn cells(row: &Row<'_>, given_input: &ForecastInput) -> Vec<Value> {
+fn cells(row: &Row<'_>, input: &ForecastInput) -> Vec<Value> {
     let (target, forecast) = (row.target, row.forecast);
     let changes: Vec<Json> = forecast
         .changes
         .iter()
         .map(|change| json!({"at": time::format(change.at), "by": number(Some(change.by))}))
         .collect();
-    let seasons: Vec<f64> =
-        forecast.seasons.iter().map(|steps| *steps as f64 * given_input.step as f64 / 1e6).collect();
+    let seasons: Vec<f64> = forecast.seasons.iter().map(|steps| *steps as f64 * input.step as f64 / 1e6).collect();
     let drivers = drivers::of(target).into_iter();
     let drivers: Vec<Json> = drivers
         .map(|driver| {
@@ -283,14 +281,14 @@ fn cells(row: &Row<'_>, given_input: &ForecastInput) -> Vec<Value> {
         Value::Text(target.limit_from.clone()),
         forecast.verdict.name().into(),
         row.days_left.into(),
-        Value::Text(words::error(forecast.backtest.as_ref(), target.unit, row.usual(), given_input.step)),
+        Value::Text(words::error(forecast.backtest.as_ref(), target.unit, row.usual(), input.step)),
         Value::Text(forecast.note.clone()),
         Value::Json(json!(seasons)),
         Value::Json(Json::Array(changes)),
         Value::Json(Json::Array(drivers)),
-        Value::Number(row.ahead(given_input) as f64 / 1e6),
+        Value::Number(row.ahead(input) as f64 / 1e6),
     ];
-    if given_input.points {
+    if input.points {
         cells.push(Value::Json(Json::Array(forecast.path.iter().map(point).collect())));
         let known: Vec<Json> = target.grid.values.iter().map(|value| number(Some(*value))).collect();
         cells.push(Value::Json(json!({"from": time::format(target.grid.from), "values": known})));
@@ -319,7 +317,7 @@ const SHOWN: [&str; 12] = [
     "forecast_note",
 ];
 
-fn shown(row: &Row<'_>, given_input: &ForecastInput) -> Vec<Value> {
+fn shown(row: &Row<'_>, input: &ForecastInput) -> Vec<Value> {
     let (target, forecast) = (row.target, row.forecast);
     let drivers: Vec<String> = drivers::of(target)
         .iter()
@@ -340,13 +338,13 @@ fn shown(row: &Row<'_>, given_input: &ForecastInput) -> Vec<Value> {
         row.current().map(|value| Value::Text(row.amount(value))).unwrap_or_default(),
         target.limit.map(|limit| Value::Text(row.amount(limit))).unwrap_or_default(),
         row.growth().map(Value::Text).unwrap_or_default(),
-        some(reached(row, given_input)),
-        some(range(row, given_input)),
+        some(reached(row, input)),
+        some(range(row, input)),
         // To three digits it would be a promise.
         row.probability().map(|p| Value::Text(chance(p))).unwrap_or_default(),
         some(target.limit_from.clone()),
         some(forecast.model.to_owned()),
-        some(words::error(forecast.backtest.as_ref(), target.unit, row.usual(), given_input.step)),
+        some(words::error(forecast.backtest.as_ref(), target.unit, row.usual(), input.step)),
         some(drivers.join(", ")),
         some(forecast.note.clone()),
     ]
@@ -362,29 +360,29 @@ fn chance(p: f64) -> String {
 }
 
 /// `Dec 28`; where the horizon is long `2027-12-28`.
-fn date(at: Micros, given_input: &ForecastInput) -> String {
+fn date(at: Micros, input: &ForecastInput) -> String {
     let stamp = jiff::Timestamp::from_microsecond(at).unwrap_or_default();
-    stamp.strftime(if given_input.horizon < YEAR_SHOWN_FROM { "%b %-d" } else { "%Y-%m-%d" }).to_string()
+    stamp.strftime(if input.horizon < YEAR_SHOWN_FROM { "%b %-d" } else { "%Y-%m-%d" }).to_string()
 }
 
 /// The date for people, or why there is none.
-fn reached(row: &Row<'_>, given_input: &ForecastInput) -> String {
+fn reached(row: &Row<'_>, input: &ForecastInput) -> String {
     match (row.forecast.verdict, row.reached.p50) {
         (Verdict::AtLimit, _) => "now".to_owned(),
         (Verdict::TooShort, _) => "?".to_owned(),
         (Verdict::NoLimit, _) => String::new(),
-        (_, Some(at)) => date(at, given_input),
-        (_, None) => format!(">{}", duration(row.ahead(given_input))),
+        (_, Some(at)) => date(at, input),
+        (_, None) => format!(">{}", duration(row.ahead(input))),
     }
 }
 
 /// `Dec 20–Jan 15`; open where 9 in 10 is behind the horizon; nothing where not even one in ten is before it.
-fn range(row: &Row<'_>, given_input: &ForecastInput) -> String {
+fn range(row: &Row<'_>, input: &ForecastInput) -> String {
     match (row.forecast.verdict, row.reached.p10, row.reached.p90) {
         (Verdict::AtLimit | Verdict::TooShort | Verdict::NoLimit, ..) | (_, None, _) => String::new(),
-        (_, Some(from), Some(to)) if date(from, given_input) == date(to, given_input) => date(from, given_input),
-        (_, Some(from), Some(to)) => format!("{}–{}", date(from, given_input), date(to, given_input)),
-        (_, Some(from), None) => format!("{} or later", date(from, given_input)),
+        (_, Some(from), Some(to)) if date(from, input) == date(to, input) => date(from, input),
+        (_, Some(from), Some(to)) => format!("{}–{}", date(from, input), date(to, input)),
+        (_, Some(from), None) => format!("{} or later", date(from, input)),
     }
 }
 
@@ -401,8 +399,8 @@ fn totals(rows: &[Row<'_>]) -> Vec<(String, Value)> {
     totals
 }
 
-fn lead(rows: &[Row<'_>], given_input: &ForecastInput) -> Vec<String> {
-    let ahead = duration(given_input.horizon);
+fn lead(rows: &[Row<'_>], input: &ForecastInput) -> Vec<String> {
+    let ahead = duration(input.horizon);
     let end = rows.iter().map(|row| row.target.grid.end()).max().map(time::format).unwrap_or_default();
     let flat = rows.iter().filter(|row| row.is_flat).count() as u64;
     let parts = [
@@ -421,12 +419,12 @@ fn lead(rows: &[Row<'_>], given_input: &ForecastInput) -> Vec<String> {
     let mut first = format!(
         "{}, forecast for {ahead} from {end} in steps of {}",
         counted(rows.len() as u64, "series"),
-        duration(given_input.step)
+        duration(input.step)
     );
     if !parts.is_empty() {
         first += &format!(": {}", parts.join(", "));
     }
-    let short = rows.iter().filter(|row| row.ahead(given_input) < given_input.horizon).count() as u64;
+    let short = rows.iter().filter(|row| row.ahead(input) < input.horizon).count() as u64;
     if short > 0 {
         first += &format!(
             "; {} to a shorter horizon: at most twice their history",
@@ -447,28 +445,28 @@ fn lead(rows: &[Row<'_>], given_input: &ForecastInput) -> Vec<String> {
 }
 
 /// Findings by urgency, and how many people are shown.
-fn findings(rows: &[Row<'_>], given_input: &ForecastInput) -> (Vec<Finding>, Option<usize>) {
-    let mut findings: Vec<Finding> = rows.iter().filter_map(|row| finding(row, given_input)).collect();
+fn findings(rows: &[Row<'_>], input: &ForecastInput) -> (Vec<Finding>, Option<usize>) {
+    let mut findings: Vec<Finding> = rows.iter().filter_map(|row| finding(row, input)).collect();
     // As stable as the sort before it.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let grave = findings.iter().filter(|finding| finding.severity > Severity::Info).count();
-    let shown = grave.min(given_input.top.unwrap_or(FINDINGS));
+    let shown = grave.min(input.top.unwrap_or(FINDINGS));
     (findings, Some(shown))
 }
 
-fn finding(row: &Row<'_>, given_input: &ForecastInput) -> Option<Finding> {
+fn finding(row: &Row<'_>, input: &ForecastInput) -> Option<Finding> {
     let (target, forecast, days) = (row.target, row.forecast, row.days_left?);
     let limit = target.limit?;
     let severity = match days {
         // What a limit is by default may be far from what it is.
         _ if target.limit_is_assumed() => Severity::Info,
-        days if days <= given_input.critical_within => Severity::Critical,
-        days if days <= given_input.warn_within => Severity::Warning,
+        days if days <= input.critical_within => Severity::Critical,
+        days if days <= input.warn_within => Severity::Warning,
         _ => Severity::Info,
     };
     let mut subject: Vec<(&str, &str)> =
         target.series.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    subject.extend([("cluster", given_input.cluster.as_str()), ("series", target.series.name.as_str())]);
+    subject.extend([("cluster", input.cluster.as_str()), ("series", target.series.name.as_str())]);
     let mut finding = Finding::new("forecast-limit-reached", severity, &subject);
     let is_full = row.forecast.verdict == Verdict::AtLimit;
     let probability = if is_full { 1.0 } else { row.probability().unwrap_or(0.5) };
@@ -516,8 +514,8 @@ fn finding(row: &Row<'_>, given_input: &ForecastInput) -> Option<Finding> {
 }
 
 /// The most urgent as pictures.
-fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, given_input: &ForecastInput) -> Vec<Picture> {
-    let wanted = given_input.charts.unwrap_or(usize::from(rows.len() <= MAX_ROWS_DRAWN_UNASKED));
+fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, input: &ForecastInput) -> Vec<Picture> {
+    let wanted = input.charts.unwrap_or(usize::from(rows.len() <= MAX_ROWS_DRAWN_UNASKED));
     let drawn = rows.iter().filter(|row| row.target.grid.values.iter().filter(|value| value.is_finite()).count() > 1);
     let picture = |row: &Row<'_>| {
         let path = if row.forecast.path.is_empty() { again(row.index).path } else { row.forecast.path.clone() };
@@ -530,10 +528,10 @@ fn pictures(rows: &[Row<'_>], again: &dyn Fn(usize) -> Forecast, given_input: &F
                 format!(
                     "limit in {}, {chance} within {}",
                     duration((days * DAY as f64) as Micros),
-                    duration(row.ahead(given_input))
+                    duration(row.ahead(input))
                 )
             }
-            (_, _, Some(chance)) => format!("limit not reached within {} ({chance})", duration(row.ahead(given_input))),
+            (_, _, Some(chance)) => format!("limit not reached within {} ({chance})", duration(row.ahead(input))),
             _ => String::new(),
         };
         Picture {

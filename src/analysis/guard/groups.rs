@@ -8,7 +8,7 @@ use crate::model::time::Micros;
 use std::collections::HashMap;
 
 /// Operations alike in all of these form one row.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     cluster: String,
     kind: &'static str,

@@ -74,22 +74,22 @@ const COLUMNS: [&str; 31] = [
 const SHOWN: [&str; 6] = ["guard_at", "guard_severity", "guard_who", "guard_what", "guard_outcome", "guard_gone"];
 
 /// The report.
-pub fn report(groups: &[Group], seen: &Seen, given_input: GuardInput) -> Report {
+pub fn report(groups: &[Group], seen: &Seen, input: GuardInput) -> Report {
     let mut rows: Vec<Row<'_>> = groups.iter().filter_map(row).collect();
-    rows.retain(|(.., severity)| *severity >= given_input.least);
-    let mut report = Report { schema: SCHEMA.to_owned(), shown: given_input.top, ..Report::default() };
-    report.window = window(&given_input.logged);
-    report.lead = lead(&rows, seen, &given_input);
+    rows.retain(|(.., severity)| *severity >= input.least);
+    let mut report = Report { schema: SCHEMA.to_owned(), shown: input.top, ..Report::default() };
+    report.window = window(&input.logged);
+    report.lead = lead(&rows, seen, &input);
     report.totals = totals(&rows, seen);
-    report.coverage.insert("window_s".to_owned(), json!(given_input.window as f64 / 1e6));
-    report.coverage.insert("databases".to_owned(), json!(given_input.databases));
+    report.coverage.insert("window_s".to_owned(), json!(input.window as f64 / 1e6));
+    report.coverage.insert("databases".to_owned(), json!(input.databases));
     report.coverage.insert("hidden_writes".to_owned(), json!(seen.hidden.iter().collect::<BTreeMap<_, _>>()));
     report.table = table(&rows);
     let is_one_day = rows.iter().all(|(group, ..)| day(group.first.at) == day(rows[0].0.first.at));
     let is_one_cluster = rows.iter().all(|(group, ..)| group.first.cluster == rows[0].0.first.cluster);
     let shown = rows
         .iter()
-        .take(given_input.top.unwrap_or(usize::MAX))
+        .take(input.top.unwrap_or(usize::MAX))
         .map(|row| for_people(row, is_one_day, is_one_cluster))
         .collect();
     report.people = Some(vec![Table { columns: SHOWN.map(str::to_owned).to_vec(), rows: shown, ..Table::default() }]);
@@ -97,14 +97,14 @@ pub fn report(groups: &[Group], seen: &Seen, given_input: GuardInput) -> Report 
         rows.iter().filter(|(.., severity)| *severity > Severity::Info).map(finding).collect();
     // As stable as the order in time before it.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    report.findings_shown = Some(findings.len().min(given_input.top.unwrap_or(FINDINGS)));
+    report.findings_shown = Some(findings.len().min(input.top.unwrap_or(FINDINGS)));
     let hidden = findings.len() - report.findings_shown.unwrap_or_default();
     report.findings = findings;
-    report.notes = notes(&rows, seen, &given_input);
+    report.notes = notes(&rows, seen, &input);
     if hidden > 0 {
         report.notes.push(format!("{} more: -o json", counted(hidden as u64, "finding")));
     }
-    report.inputs = given_input.inputs;
+    report.inputs = input.inputs;
     report
 }
 
@@ -172,8 +172,8 @@ fn totals(rows: &[Row<'_>], seen: &Seen) -> Vec<(String, Value)> {
     .to_vec()
 }
 
-fn lead(rows: &[Row<'_>], seen: &Seen, given_input: &GuardInput) -> Vec<String> {
-    let window = window(&given_input.logged);
+fn lead(rows: &[Row<'_>], seen: &Seen, input: &GuardInput) -> Vec<String> {
+    let window = window(&input.logged);
     let mut actors: Vec<&str> = rows.iter().map(|(group, ..)| group.first.user.as_str()).collect();
     actors.sort_unstable();
     actors.dedup();
@@ -287,7 +287,7 @@ fn finding((group, rule, severity): &Row<'_>) -> Finding {
 }
 
 /// What people should know: what the log does not show.
-fn notes(rows: &[Row<'_>], seen: &Seen, given_input: &GuardInput) -> Vec<String> {
+fn notes(rows: &[Row<'_>], seen: &Seen, input: &GuardInput) -> Vec<String> {
     let mut notes = Vec::new();
     let lost = |kind: &str| {
         rows.iter().any(|(group, ..)| group.first.kind == kind && group.done > 0 && !group.cascade.by_databases)
@@ -328,11 +328,8 @@ fn notes(rows: &[Row<'_>], seen: &Seen, given_input: &GuardInput) -> Vec<String>
             counted(seen.beyond, "operation")
         ));
     }
-    notes.extend((given_input.databases.len() == 2).then(|| {
-        format!(
-            "Deleted objects: those in {} that are missing in {}",
-            given_input.databases[0], given_input.databases[1]
-        )
+    notes.extend((input.databases.len() == 2).then(|| {
+        format!("Deleted objects: those in {} that are missing in {}", input.databases[0], input.databases[1])
     }));
     notes
 }

@@ -104,28 +104,33 @@ fn objects(by_resource: &BTreeMap<String, u64>) -> String {
     words.join(", ")
 }
 
+/// Whether other objects went with it, or may have.
+fn deletes_others(group: &Group) -> bool {
+    let is_of_kind = matches!(group.first.kind, "delete-namespace" | "delete-crd" | "delete-collection");
+    is_of_kind && group.done + group.unsure > 0
+}
+
 /// What went with it, as far as it is known; empty where nothing can.
 pub(super) fn gone(group: &Group) -> String {
-    let cascade = &group.cascade;
-    let total = cascade.total();
-    match group.first.kind {
-        "delete-namespace" | "delete-crd" | "delete-collection" if group.done + group.unsure > 0 => {
-            match (cascade.by_databases, total) {
-                (true, total) => grouped(total),
-                (false, 0) => "unknown".to_owned(),
-                (false, total) => format!("{} or more", grouped(total)),
-            }
-        }
-        _ => String::new(),
+    match (group.cascade.by_databases, group.cascade.total()) {
+        _ if !deletes_others(group) => String::new(),
+        (true, total) => grouped(total),
+        (false, 0) => "unknown".to_owned(),
+        (false, total) => format!("{} or more", grouped(total)),
     }
+}
+
+/// The outcome, unless all succeeded, which what was done says already.
+fn shortfall(group: &Group) -> Option<String> {
+    (group.done != group.count).then(|| outcome(group)).filter(|text| !text.is_empty())
 }
 
 /// A sentence with all of it.
 pub(super) fn summary(group: &Group) -> String {
     let first = &group.first;
     let mut reported = format!("{} ({}, from {}) {}", who(group), first.agent, first.source, what(group));
-    if group.done != group.count {
-        reported += &format!("; {}", outcome(group));
+    if let Some(shortfall) = shortfall(group) {
+        reported += &format!("; {shortfall}");
     }
     let cascade = &group.cascade;
     if cascade.total() > 0 {
@@ -133,7 +138,7 @@ pub(super) fn summary(group: &Group) -> String {
         let cascade_of = if first.kind == "delete-collection" { "" } else { "cascade: " };
         let least = if cascade.by_databases { "" } else { "at least " };
         reported += &format!("; {cascade_of}{least}{} deleted", objects(&cascade.objects));
-    } else if gone(group) == "unknown" {
+    } else if deletes_others(group) && !cascade.by_databases {
         reported += "; number of deleted objects unknown";
     }
     if let Some(detail) = group.details.first().filter(|_| first.kind != "forbidden") {
@@ -187,9 +192,9 @@ impl Group {
         what(self)
     }
 
-    /// What came of it, for people: `done`, `3 done, 2 refused`.
-    pub fn outcome(&self) -> String {
-        outcome(self)
+    /// What came of it where not all succeeded, for people: `3 done, 2 denied`.
+    pub fn shortfall(&self) -> Option<String> {
+        shortfall(self)
     }
 
     /// What a message says of it; nothing where it is no more than info.

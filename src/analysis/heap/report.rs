@@ -238,7 +238,7 @@ fn groups(measured: &Measured<'_>, shape: &Shape, for_people: bool) -> Table {
 /// The first sentence: what, how much, of when.
 fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
     let SampleType { name, unit } = &measured.kind;
-    let notice = |when: usize| {
+    let taken = |when: usize| {
         let mut of: Vec<&Counted> = measured.profiles.iter().filter(|profile| profile.when == when).collect();
         of.sort_by_key(|profile| profile.at);
         let place = match of.as_slice() {
@@ -267,9 +267,9 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
             .unwrap_or_default();
         (place, at)
     };
-    let (place, at) = notice(1);
+    let (place, at) = taken(1);
     let mut lead = if shape.compares {
-        let (was, was_at) = notice(0);
+        let (was, was_at) = taken(0);
         let [before, now] = measured.total;
         let by = share(now, before).map(|share| format!(" ({})", signed_percent(share - 1.0))).unwrap_or_default();
         vec![

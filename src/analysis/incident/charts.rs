@@ -5,6 +5,7 @@ use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Fact, Facts};
 use crate::model::cause::Source;
+use crate::model::episode::Episode;
 use crate::model::forecast::Unit;
 use crate::model::incident::{Chart, Measure, Phases};
 use crate::model::memory::Sample;
@@ -132,10 +133,19 @@ fn levels(facts: &Facts, metric: Metric, accept: &dyn Fn(&Fact) -> bool) -> Vec<
 const REQUESTS: &str = "requests (without watches and apiservers' own)";
 
 /// The load before an episode, in it, and after it, over the times that the episode's own numbers are of.
-pub fn phases(pulse: &LoadSeries, before: &[Span], within: &[Span]) -> Vec<Phases> {
-    let end = within.last().map_or(pulse.span.1, |span| span.1);
-    let after = [(end, pulse.span.1)];
-    let parts = [before, within, &after];
+pub fn phases(pulse: &LoadSeries, episode: &Episode) -> Vec<Phases> {
+    let [within, before] = &episode.counted;
+    let end = within.last().map_or(episode.to, |span| span.1);
+    // Pieces may be longer than these times: then those of all of it.
+    let begun_in = |spans: &[Span], all: Span| {
+        let pieces = pulse.begun_in(spans);
+        if pieces.is_empty() { pulse.begun_in(&[all]) } else { pieces }
+    };
+    let parts = [
+        begun_in(before, episode.baseline),
+        begun_in(within, (episode.from, episode.to)),
+        pulse.begun_in(&[(end, pulse.span.1)]),
+    ];
     let mut all: Vec<Phases> = Vec::new();
     for &measure in &pulse.known {
         let unit = if measure == Measure::ServerTime { Unit::Count } else { Unit::PerSecond };
@@ -143,13 +153,13 @@ pub fn phases(pulse: &LoadSeries, before: &[Span], within: &[Span]) -> Vec<Phase
             name: measure.name(),
             words: if measure == Measure::Requests { REQUESTS } else { measure.words() },
             unit,
-            values: parts.map(|part| pulse.mean(measure, part)),
+            values: parts.each_ref().map(|pieces| pulse.mean(measure, pieces)),
         });
     }
     for (q, name, words) in
         [(0.5, "p50_ms", "median latency of all requests, ms"), (0.99, "p99_ms", "p99 latency of all requests, ms")]
     {
-        let values = parts.map(|part| pulse.quantile(q, part));
+        let values = parts.each_ref().map(|pieces| pulse.quantile(q, pieces));
         if values.iter().any(Option::is_some) {
             all.push(Phases { name, words, unit: Unit::Count, values });
         }

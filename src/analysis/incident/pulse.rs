@@ -162,32 +162,22 @@ impl LoadSeries {
         self.pieces().filter_map(of).collect()
     }
 
-    /// The pieces that begin within these times; if there is none, those between the first and the last of them.
-    fn within(&self, spans: &[Span]) -> Vec<i64> {
-        let begin_in = |spans: &[Span]| -> Vec<i64> {
-            let is_in = |at: Micros| spans.iter().any(|(from, to)| (*from..*to).contains(&at));
-            self.pieces().filter(|n| is_in(n * self.piece)).collect()
-        };
-        let all = begin_in(spans);
-        match (spans.first(), spans.last()) {
-            (Some((from, _)), Some((_, to))) if all.is_empty() => begin_in(&[(*from, *to)]),
-            _ => all,
-        }
+    /// The pieces that begin within these times.
+    pub fn begun_in(&self, spans: &[Span]) -> Vec<i64> {
+        let is_in = |at: Micros| spans.iter().any(|(from, to)| (*from..*to).contains(&at));
+        self.pieces().filter(|n| is_in(n * self.piece)).collect()
     }
 
-    /// The mean of a measure by second; `None` where no piece begins within these times.
-    pub fn mean(&self, measure: Measure, spans: &[Span]) -> Option<f64> {
-        let rates: Vec<f64> = self.within(spans).into_iter().map(|piece| self.rate(measure, piece)).collect();
-        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+    /// The mean of a measure by second; `None` of no piece.
+    pub fn mean(&self, measure: Measure, pieces: &[i64]) -> Option<f64> {
+        let sum: f64 = pieces.iter().map(|piece| self.rate(measure, *piece)).sum();
+        (!pieces.is_empty()).then(|| sum / pieces.len() as f64)
     }
 
-    /// A quantile of all latencies of these times, in ms.
-    pub fn quantile(&self, q: f64, spans: &[Span]) -> Option<f64> {
+    /// A quantile of all latencies of these pieces, in ms.
+    pub fn quantile(&self, q: f64, pieces: &[i64]) -> Option<f64> {
         let mut all = Histogram::default();
-        self.within(spans)
-            .into_iter()
-            .filter_map(|piece| self.beats.get(&piece))
-            .for_each(|beat| all.merge(&beat.latency));
+        pieces.iter().filter_map(|piece| self.beats.get(piece)).for_each(|beat| all.merge(&beat.latency));
         all.quantile(q).map(|micros| micros / 1e3)
     }
 }

@@ -203,10 +203,8 @@ fn operations(known: &TimelineInput<'_>) -> Vec<Entry> {
             total if group.cascade.by_databases => format!("; {} deleted with it", counted(total, "object")),
             total => format!("; at least {} deleted with it", counted(total, "object")),
         };
-        let outcome = group.outcome();
-        let is_plain = group.done == group.count || outcome.is_empty();
-        let outcome = if is_plain { String::new() } else { format!(" ({outcome})") };
-        let what = format!("{}{outcome}{gone}", group.what());
+        let shortfall = group.shortfall().map_or_else(String::new, |shortfall| format!(" ({shortfall})"));
+        let what = format!("{}{shortfall}{gone}", group.what());
         Entry {
             until: Some(group.until()).filter(|until| *until > group.first.at),
             who: match group.first.cluster.as_str() {

@@ -392,14 +392,14 @@ pub fn rows(schema: &str, of: &[Seen]) -> Report {
 }
 
 /// `memory show`.
-pub fn show(of: &[Seen], given_input: MemoryInput) -> Report {
+pub fn show(of: &[Seen], input: MemoryInput) -> Report {
     let mut report = rows("memory-show", of);
     let mut people;
     match of {
         [seen] => (report.lead, people) = one(seen),
         _ => people = vec![many(of)],
     }
-    let mut notes = given_input.notes;
+    let mut notes = input.notes;
     for seen in of {
         let fields = unknown(&seen.sample);
         if !fields.is_empty() && of.len() == 1 {
@@ -427,14 +427,14 @@ pub fn show(of: &[Seen], given_input: MemoryInput) -> Report {
             notes.push("One sample: refaults are unknown; use memory watch.".to_owned());
         }
     }
-    if !given_input.heaps.is_empty() {
-        let heaps = super::heap::table(&given_input.heaps);
-        people.push(super::heap::for_people(&given_input.heaps));
+    if !input.heaps.is_empty() {
+        let heaps = super::heap::table(&input.heaps);
+        people.push(super::heap::for_people(&input.heaps));
         report.tables.push(heaps);
     }
     report.people = Some(people);
     report.findings = of.iter().filter_map(|seen| findings::finding(seen, None)).collect();
-    report.inputs = given_input.inputs;
+    report.inputs = input.inputs;
     report.notes = notes;
     report
 }

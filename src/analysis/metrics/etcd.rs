@@ -308,8 +308,8 @@ fn block(of: &[Health<'_>]) -> Table {
     let number = |value: Option<f64>| value.map(|value| grouped(value.round() as u64));
     let ms = |value: Option<f64>| value.map(|ms| format!("{} ms", significant(ms)));
     let p99 = |health: &Health<'_>, metric| ms(health.p99(metric).map(|(ms, _)| ms));
-    type Line<'t> = &'t dyn Fn(&Health<'_>) -> Option<String>;
-    let lines: [(&str, Line<'_>); 18] = [
+    type ValueOf<'t> = &'t dyn Fn(&Health<'_>) -> Option<String>;
+    let lines: [(&str, ValueOf<'_>); 18] = [
         ("version", &|h| Some(h.instance.version.clone()).filter(|version| !version.is_empty())),
         ("has a leader", &|h| h.last(Metric::EtcdHasLeader).map(|yes| if yes > 0.0 { "yes" } else { "no" }.to_owned())),
         ("is the leader", &|h| h.last(Metric::EtcdIsLeader).map(|yes| if yes > 0.0 { "yes" } else { "no" }.to_owned())),

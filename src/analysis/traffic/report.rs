@@ -112,7 +112,7 @@ pub struct TrafficInput {
 }
 
 /// The report of a breakdown, against a baseline if there is one.
-pub fn report(now: Measured, base: Option<&Measured>, given_input: TrafficInput, shape: &Shape) -> Report {
+pub fn report(now: Measured, base: Option<&Measured>, input: TrafficInput, shape: &Shape) -> Report {
     let sort_by = shape.sort_by.as_deref().unwrap_or(if now.series.is_some() { "time" } else { "requests" });
     let fields = fields(&now.total, now.total.requests);
     let mut totals: Vec<(String, Value)> =
@@ -130,11 +130,11 @@ pub fn report(now: Measured, base: Option<&Measured>, given_input: TrafficInput,
     let order = rows.order(sort_by);
     let before_base = FIELDS.len() - 1;
     totals.insert(before_base, ("rows".to_owned(), (order.len() as u64).into()));
-    totals.extend(given_input.totals);
+    totals.extend(input.totals);
     let mut notes = Vec::new();
     if let (Some(top), None) = (shape.top, &series)
         && order.len() > top
-        && !given_input.show_tables
+        && !input.show_tables
     {
         let rest: u64 = order[top..].iter().map(|&row| rows.lines[row].measures.requests).sum();
         let share = rest as f64 / requests.max(1) as f64;
@@ -150,7 +150,7 @@ pub fn report(now: Measured, base: Option<&Measured>, given_input: TrafficInput,
         columns: rows.columns,
         ..Table::default()
     };
-    notes.extend(given_input.notes);
+    notes.extend(input.notes);
     let first_rows = |table: &Table| {
         let mut table = table.clone();
         let (all, shown) = (table.rows.len(), shape.top.map_or(usize::MAX, |top| top.min(TABLE_ROWS)));
@@ -160,7 +160,7 @@ pub fn report(now: Measured, base: Option<&Measured>, given_input: TrafficInput,
         }
         table
     };
-    let shown = given_input.show_tables.then(|| given_input.tables.iter().map(first_rows).collect());
+    let shown = input.show_tables.then(|| input.tables.iter().map(first_rows).collect());
     Report {
         schema: "plimsoll.traffic/v1".to_owned(),
         window: window.map_or_else(Window::default, |(from, to)| Window {
@@ -168,16 +168,16 @@ pub fn report(now: Measured, base: Option<&Measured>, given_input: TrafficInput,
             to: time::format(to),
             seconds: (to - from) as f64 / SECOND as f64,
         }),
-        coverage: given_input.coverage,
-        inputs: given_input.inputs,
+        coverage: input.coverage,
+        inputs: input.inputs,
         totals,
         table,
         shown: shape.top,
-        tables: given_input.tables,
+        tables: input.tables,
         people: shown.or(series),
-        lead: given_input.lead,
+        lead: input.lead,
         notes,
-        findings: given_input.findings,
+        findings: input.findings,
         ..Report::default()
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
         copies = moment::of_groups(copies, moment, context)?;
     }
     let host = groups.host_memory;
-    let mut given_input = MemoryInput::default();
+    let mut input = MemoryInput::default();
     let mut seen = Vec::new();
     for series in &copies {
         let Some((last, before)) = last_of(series) else { continue };
@@ -115,7 +115,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
             problems += sample.problems.len() as u64;
             first_error = first_error.or_else(|| sample.problems.first().cloned());
         }
-        given_input.inputs.push(InputReport {
+        input.inputs.push(InputReport {
             path: series.place.clone(),
             kind: "cgroup",
             bytes: series.bytes,
@@ -149,7 +149,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
             continue;
         }
         let Some(sample) = read(group, context)? else { continue };
-        given_input.inputs.push(InputReport {
+        input.inputs.push(InputReport {
             path: group.folder.display().to_string(),
             kind: "cgroup",
             records: 1,
@@ -160,10 +160,10 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
     if seen.is_empty() {
         return Err(Error::Input("none of the cgroups could be read".to_owned()));
     }
-    heaps_by_metrics(question, &seen, &mut given_input, context)?;
-    heaps_by_profiles(question, &seen, &mut given_input, context)?;
+    heaps_by_metrics(question, &seen, &mut input, context)?;
+    heaps_by_profiles(question, &seen, &mut input, context)?;
     let of = arranged(seen, context)?;
-    let mut report = report::show(&of, given_input);
+    let mut report = report::show(&of, input);
     if let Some(top) = context.settings.top.filter(|top| *top > 0) {
         report.shown = Some(top);
     }
@@ -193,7 +193,7 @@ fn named_or_bundles(named: &[String], sources: &[String]) -> Vec<String> {
 fn heaps_by_metrics(
     question: &question::MemoryShow,
     seen: &[Seen],
-    given_input: &mut MemoryInput,
+    input: &mut MemoryInput,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let sources = named_or_bundles(&question.metrics, &question.sources);
@@ -208,10 +208,10 @@ fn heaps_by_metrics(
         }
     }
     let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
-    given_input.inputs.extend(read.inputs);
-    given_input.heaps = heap::of_metrics(&facts, seen);
-    if given_input.heaps.is_empty() && !question.metrics.is_empty() {
-        given_input.notes.push("The metrics have no Go heap of these cgroups (matched by folder name).".to_owned());
+    input.inputs.extend(read.inputs);
+    input.heaps = heap::of_metrics(&facts, seen);
+    if input.heaps.is_empty() && !question.metrics.is_empty() {
+        input.notes.push("The metrics have no Go heap of these cgroups (matched by folder name).".to_owned());
     }
     Ok(())
 }
@@ -220,7 +220,7 @@ fn heaps_by_metrics(
 fn heaps_by_profiles(
     question: &question::MemoryShow,
     seen: &[Seen],
-    given_input: &mut MemoryInput,
+    input: &mut MemoryInput,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let sources = named_or_bundles(&question.heap, &question.sources);
@@ -241,13 +241,13 @@ fn heaps_by_profiles(
     for profiles::Taken { instance, profile } in &taken {
         let heap = heap::of_profile(instance, &profile.stacks, seen, taken.len() == 1);
         if heap.is_none() && !question.heap.is_empty() {
-            given_input.notes.push(format!(
+            input.notes.push(format!(
                 "{}: its folder's name matches none of these cgroups, or it is not a heap profile.",
                 profile.path
             ));
         }
         heaps.extend(heap);
-        given_input.inputs.push(InputReport {
+        input.inputs.push(InputReport {
             path: profile.path.clone(),
             kind: "heap",
             bytes: profile.bytes,
@@ -255,8 +255,8 @@ fn heaps_by_profiles(
             ..InputReport::default()
         });
     }
-    given_input.notes.extend(heap::notes(&heaps, &given_input.heaps, seen));
-    given_input.heaps.extend(heaps);
+    input.notes.extend(heap::notes(&heaps, &input.heaps, seen));
+    input.heaps.extend(heaps);
     Ok(())
 }
 

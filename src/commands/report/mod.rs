@@ -239,13 +239,8 @@ fn incident(
     if matches!(context.settings.format, Format::Html | Format::Markdown) {
         sections::manifests(&load, &mut causes, context)?;
     }
-    let phases = match (load.pulse.as_ref(), verdict.window()) {
-        (Some(pulse), Some(window)) => {
-            let counted =
-                heaviest.map(|place| &episodes[place].counted).filter(|all| all.iter().all(|one| !one.is_empty()));
-            let [within, before] = counted.cloned().unwrap_or([vec![window], vec![load.calm.unwrap_or(window)]]);
-            charts::phases(pulse, &before, &within)
-        }
+    let phases = match (load.pulse.as_ref(), heaviest) {
+        (Some(pulse), Some(place)) => charts::phases(pulse, &episodes[place]),
         _ => Vec::new(),
     };
     let chronic = sections

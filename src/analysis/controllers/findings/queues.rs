@@ -1,5 +1,6 @@
 //! Work queues that are behind, stand still, hold a stuck worker, or go round and round.
 
+use super::throttling::limit;
 use super::{Draft, is_held, ms, seconds};
 use crate::analysis::controllers::calls::Calls;
 use crate::analysis::controllers::queues::Queue;
@@ -31,8 +32,9 @@ pub(in crate::analysis::controllers) fn on_queues(facts: &Facts, queues: &[Queue
         let instance = &facts.instances[queue.instance];
         let named = format!("work queue \"{}\" of {}", queue.name, instance.called());
         let is_held = calls.iter().any(|calls| calls.instance == queue.instance && is_held(calls));
+        let held_by = is_held.then(|| limit(instance.component));
         // Of a queue that stands still it is not known how long items wait.
-        let late = stalled(queue, &named).or_else(|| behind(queue, &named, is_held));
+        let late = stalled(queue, &named).or_else(|| behind(queue, &named, held_by));
         let all = [late, stuck(queue, &named), retries(queue, &named)];
         all.into_iter().flatten().map(|draft| draft.of(instance, ("queue", &queue.name))).collect::<Vec<_>>()
     };
@@ -76,7 +78,7 @@ fn stalled(queue: &Queue, named: &str) -> Option<Draft> {
     })
 }
 
-fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
+fn behind(queue: &Queue, named: &str, held_by: Option<&str>) -> Option<Draft> {
     let wait = queue.wait_mean_ms.filter(|wait| *wait >= WAITS)?;
     let most = queue.most().filter(|most| *most >= WAITING)?;
     let depth = queue.depth.unwrap_or(0.0);
@@ -97,19 +99,19 @@ fn behind(queue: &Queue, named: &str, is_held: bool) -> Option<Draft> {
             format!("{} pending at peak, {depth} at the end", counted(most as u64, "item")),
         )
     };
-    let remedy = match queue.work_mean_ms.filter(|work| *work >= LABORIOUS) {
-        _ if is_held => {
-            "raise --kube-api-qps and --kube-api-burst before adding workers: the process is throttled by its own \
-             client-side limit"
-                .to_owned()
+    let remedy = match (held_by, queue.work_mean_ms.filter(|work| *work >= LABORIOUS)) {
+        (Some(limit), _) => {
+            format!("raise {limit} before adding workers: the process is throttled by its own client-side limit")
         }
-        Some(work) => format!(
+        (None, Some(work)) => format!(
             "an item takes {}: check its requests to the apiserver and their latency (plimsoll traffic --where \
              agent=...), then add workers (--concurrent-...-syncs)",
             ms(work)
         ),
-        None => "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and check what adds so many items"
-            .to_owned(),
+        (None, None) => {
+            "add workers (--concurrent-...-syncs, MaxConcurrentReconciles), and check what adds so many items"
+                .to_owned()
+        }
     };
     let summary = format!("{named} {falls} behind: items {waited} {} on average, {now}", ms(wait));
     Some(Draft { id: "queue-behind", severity, confidence: 0.9, summary, evidence: evidence(queue), remedy })

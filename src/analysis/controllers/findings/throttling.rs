@@ -17,7 +17,7 @@ pub(in crate::analysis::controllers) fn is_held(calls: &Calls) -> bool {
 }
 
 /// What sets the limit of a process' client, with its default.
-fn limit(component: Component) -> &'static str {
+pub(super) fn limit(component: Component) -> &'static str {
     match component {
         Component::Scheduler => "clientConnection.qps and burst in its configuration (50 and 100 by default)",
         Component::ControllerManager => "--kube-api-qps and --kube-api-burst (20 and 30 by default)",

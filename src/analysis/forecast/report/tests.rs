@@ -46,9 +46,9 @@ fn input() -> ForecastInput {
     ForecastInput { step: DAY, horizon: 60 * DAY, warn_within: 30.0, critical_within: 7.0, ..ForecastInput::default() }
 }
 
-fn make(series: Vec<(Target, Forecast)>, given_input: ForecastInput) -> Report {
+fn make(series: Vec<(Target, Forecast)>, input: ForecastInput) -> Report {
     let (targets, forecasts): (Vec<_>, Vec<_>) = series.into_iter().unzip();
-    report(&targets, &forecasts, &|_| panic!("no path was dropped"), given_input)
+    report(&targets, &forecasts, &|_| panic!("no path was dropped"), input)
 }
 
 fn column(report: &Report, name: &str) -> Vec<Value> {

@@ -51,7 +51,7 @@ pub fn report(
     terms: &Terms,
     requests: &[Request],
     known: &ClusterContext,
-    given_input: PoliciesInput,
+    input: PoliciesInput,
 ) -> Report {
     let count = |policy: &Policy| {
         let mut count = Count::default();
@@ -77,23 +77,23 @@ pub fn report(
         format!(
             "{} policies over {}: {} denied, {} let through, {} undecided.",
             policies.len(),
-            counted(given_input.events, "request"),
+            counted(input.events, "request"),
             grouped(denied),
             grouped(allowed),
             grouped(undecided)
         ),
-        format!("{} to {} (UTC).", given_input.window.from, given_input.window.to),
+        format!("{} to {} (UTC).", input.window.from, input.window.to),
     ];
-    if given_input.events == 0 {
+    if input.events == 0 {
         report.lead = vec!["No requests are logged here.".to_owned()];
     }
     report.totals = [
-        ("events", given_input.events),
+        ("events", input.events),
         ("requests", requests.len() as u64),
         ("denied", denied),
         ("allowed", allowed),
         ("undecided", undecided),
-        ("beyond", given_input.beyond),
+        ("beyond", input.beyond),
     ]
     .map(|(name, value)| (name.to_owned(), Value::Count(value)))
     .to_vec();
@@ -117,7 +117,7 @@ pub fn report(
         counts.iter().flat_map(|(policy, count)| count.denied.iter().map(move |request| (*policy, *request))).collect();
     denials.sort_by(|a, b| (a.1.at, a.0.name, &a.1.audit_id).cmp(&(b.1.at, b.0.name, &b.1.audit_id)));
     report.tables = vec![table("denied", &DENIED, denials.iter().map(denial).collect())];
-    let most = given_input.top.unwrap_or(usize::MAX);
+    let most = input.top.unwrap_or(usize::MAX);
     let mut people = vec![table("", &SHOWN, counts.iter().map(|one| row(one, true)).collect())];
     if !denials.is_empty() {
         let title = "What would have been denied".to_owned();
@@ -128,20 +128,20 @@ pub fn report(
     if denials.len() > most {
         report.notes.push(format!("{} more denied; --top 0 shows all", grouped((denials.len() - most) as u64)));
     }
-    if undecided > 0 && given_input.database.is_none() {
+    if undecided > 0 && input.database.is_none() {
         report.notes.push(
             "Undecided: the labels and annotations of these objects are unknown; an earlier etcd database (--before) \
              has them"
                 .to_owned(),
         );
     }
-    report.notes.extend(
-        given_input.database.map(|path| format!("Objects as they are in {path}; objects created later are unknown")),
-    );
-    if given_input.beyond > 0 {
-        report.notes.push(format!("{} more were left out (too many to keep)", counted(given_input.beyond, "request")));
+    report
+        .notes
+        .extend(input.database.map(|path| format!("Objects as they are in {path}; objects created later are unknown")));
+    if input.beyond > 0 {
+        report.notes.push(format!("{} more were left out (too many to keep)", counted(input.beyond, "request")));
     }
-    (report.inputs, report.window) = (given_input.inputs, given_input.window);
+    (report.inputs, report.window) = (input.inputs, input.window);
     report
 }
 

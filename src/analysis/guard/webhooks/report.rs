@@ -78,7 +78,7 @@ pub fn report(
     seen: &Seen,
     measured: &BTreeMap<String, Measured>,
     namespaces: &Namespaces,
-    given_input: WebhooksInput,
+    input: WebhooksInput,
 ) -> Report {
     let span = seen.span.map(|(from, to)| (time::format(from), time::format(to), (to - from) as f64 / 1e6));
     let (from, to, seconds) = span.unwrap_or_default();
@@ -93,38 +93,38 @@ pub fn report(
     let mut found: Vec<Finding> = of
         .iter()
         .flat_map(|(webhook, met, measured)| {
-            findings(webhook, met, *measured, namespaces, (&from, &to), given_input.has_logs)
+            findings(webhook, met, *measured, namespaces, (&from, &to), input.has_logs)
         })
         .collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    let rows: Vec<Vec<Value>> = of.iter().map(|one| row(one, seen, namespaces, &given_input, seconds)).collect();
-    let shown = given_input.top.unwrap_or(usize::MAX);
-    let people = of.iter().take(shown).map(|one| for_people(one, &given_input)).collect();
+    let rows: Vec<Vec<Value>> = of.iter().map(|one| row(one, seen, namespaces, &input, seconds)).collect();
+    let shown = input.top.unwrap_or(usize::MAX);
+    let people = of.iter().take(shown).map(|one| for_people(one, &input)).collect();
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
-    report.lead = lead(&of, seen, namespaces, &given_input);
+    report.lead = lead(&of, seen, namespaces, &input);
     report.totals = vec![
         ("webhooks".to_owned(), Value::Count(webhooks.len() as u64)),
         ("fail_closed".to_owned(), Value::Count(webhooks.iter().filter(|webhook| webhook.fails_closed).count() as u64)),
-        ("writes".to_owned(), if given_input.has_logs { Value::Count(seen.writes) } else { Value::None }),
+        ("writes".to_owned(), if input.has_logs { Value::Count(seen.writes) } else { Value::None }),
     ];
-    report.coverage.insert("configurations".to_owned(), json!(given_input.source));
+    report.coverage.insert("configurations".to_owned(), json!(input.source));
     report.coverage.insert("namespaces_known".to_owned(), json!(namespaces.len()));
     report.window = Window { from, to, seconds };
     report.table =
         Table { name: "webhooks".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() };
     report.people = Some(vec![Table { columns: PEOPLE.map(str::to_owned).to_vec(), rows: people, ..Table::default() }]);
-    report.findings_shown = Some(found.len().min(given_input.top.unwrap_or(FINDINGS)));
-    if found.len() > FINDINGS && given_input.top.is_none() {
+    report.findings_shown = Some(found.len().min(input.top.unwrap_or(FINDINGS)));
+    if found.len() > FINDINGS && input.top.is_none() {
         report.notes.push(format!("{} more: -o json", counted((found.len() - FINDINGS) as u64, "finding")));
     }
-    if !given_input.has_logs {
+    if !input.has_logs {
         report.notes.push("No audit log: the number of requests that the webhooks check is unknown.".to_owned());
     }
     if measured.is_empty() {
         report.notes.push("No metrics: their latency and failures are unknown.".to_owned());
     }
     report.findings = found;
-    report.inputs = given_input.inputs;
+    report.inputs = input.inputs;
     report
 }
 
@@ -179,11 +179,11 @@ fn row(
     (webhook, met, measured): &(&Webhook, &WebhookCalls, Option<&Measured>),
     seen: &Seen,
     namespaces: &Namespaces,
-    given_input: &WebhooksInput,
+    input: &WebhooksInput,
     seconds: f64,
 ) -> Vec<Value> {
     let requests = met.sure + met.perhaps;
-    let logged = |value: Value| if given_input.has_logs { value } else { Value::None };
+    let logged = |value: Value| if input.has_logs { value } else { Value::None };
     let mut clients: Vec<(&(String, String), &u64)> = met.clients.iter().collect();
     clients.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let clients: Vec<_> = clients
@@ -224,7 +224,7 @@ fn row(
         Value::from(
             measured
                 .map(|measured| measured.failed)
-                .or(given_input.has_logs.then_some(0))
+                .or(input.has_logs.then_some(0))
                 .map(|failed| failed.max(met.failed)),
         ),
         count(|measured| measured.failed_open),
@@ -233,25 +233,23 @@ fn row(
 
 fn for_people(
     (webhook, met, measured): &(&Webhook, &WebhookCalls, Option<&Measured>),
-    given_input: &WebhooksInput,
+    input: &WebhooksInput,
 ) -> Vec<Value> {
     let rules: Vec<String> = webhook.rules.iter().map(rule_in_words).collect();
-    let requests = match (given_input.has_logs, met.perhaps) {
+    let requests = match (input.has_logs, met.perhaps) {
         (false, _) => Value::None,
         (_, 0) => met.sure.into(),
         (_, perhaps) => format!("{} to {}", grouped(met.sure), grouped(met.sure + perhaps)).as_str().into(),
     };
-    let failed = measured
-        .map(|measured| measured.failed)
-        .or(given_input.has_logs.then_some(0))
-        .map(|failed| failed.max(met.failed));
+    let failed =
+        measured.map(|measured| measured.failed).or(input.has_logs.then_some(0)).map(|failed| failed.max(met.failed));
     vec![
         webhook.name.as_str().into(),
         policy(webhook).into(),
         Value::Count(u64::from(webhook.timeout_s)),
         rules.join("; ").as_str().into(),
         requests,
-        if given_input.has_logs { met.control_plane.into() } else { Value::None },
+        if input.has_logs { met.control_plane.into() } else { Value::None },
         measured.and_then(|measured| measured.p99_within(webhook.timeout_s)).into(),
         failed.into(),
         measured.map(|measured| measured.failed_open).into(),
@@ -262,16 +260,16 @@ fn lead(
     of: &[(&Webhook, &WebhookCalls, Option<&Measured>)],
     seen: &Seen,
     namespaces: &Namespaces,
-    given_input: &WebhooksInput,
+    input: &WebhooksInput,
 ) -> Vec<String> {
     let closed = of.iter().filter(|(webhook, ..)| webhook.fails_closed).count() as u64;
     let mut lead = vec![format!(
         "{}, from {}; {} of them fail requests while they are down (failurePolicy: Fail).",
         counted(of.len() as u64, "webhook"),
-        given_input.source,
+        input.source,
         grouped(closed)
     )];
-    if given_input.has_logs {
+    if input.has_logs {
         let by = if namespaces.is_empty() { "; labels of namespaces are unknown" } else { "" };
         lead.push(format!(
             "REQUESTS: of {} in the log, those that would have failed if the webhook had been down{by}.",
