@@ -12,8 +12,9 @@
 //!
 //! [`sources`] find, recognise and read inputs without interpreting them. [`model`] has the
 //! types that all layers share. [`analysis`] is pure functions from model to model. [`views`] write
-//! reports. [`inputs`] finds, opens and reads sources once for all questions; [`commands`] is one file per
-//! subcommand, [`cli`] what they all work with, [`app`] the parser and the exit codes. Which layer may import which is
+//! reports. [`inputs`] finds, opens and reads sources once for all questions; [`jobs`] are what several commands do
+//! beside answering; [`commands`] is one file per subcommand, [`cli`] what they all work with, [`app`] the parser and
+//! the exit codes. Which layer may import which is
 //! tested (`tests/it/architecture.rs`).
 
 pub mod actions;
@@ -22,6 +23,7 @@ pub mod app;
 pub mod cli;
 pub mod commands;
 pub mod inputs;
+pub mod jobs;
 pub mod model;
 pub mod sources;
 pub mod views;

@@ -4,6 +4,7 @@ use super::flow::Flow;
 use super::list_route::{Minor, list_kind};
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, MAX_TEXT, cut};
+use crate::model::problem::Problem;
 use crate::model::time::{self, SECOND};
 use crate::model::uri::{ReadShape, Scope, path_scope};
 use crate::model::walk::{member, strings};
@@ -158,17 +159,18 @@ impl Dim {
 }
 
 impl FromStr for Dim {
-    type Err = String;
+    type Err = Problem;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Problem> {
         if let Some((dim, _)) = Self::ALL.iter().find(|(_, name)| *name == text) {
             return Ok(*dim);
         }
         if Self::METRICS_ONLY.contains(&text) {
-            return Err(format!("audit logs have no dimension '{text}'; it is one of metrics (--from metrics)"));
+            return Err(Problem::setting(format!("audit logs have no dimension '{text}'"))
+                .hint("it is one of metrics (--from metrics)"));
         }
         let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
-        Err(format!("unknown dimension '{text}'; use one of: {}", names.join(" ")))
+        Err(Problem::setting(format!("unknown dimension '{text}'")).hint(format!("use one of: {}", names.join(" "))))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::dims::{Dim, EventContext};
 use crate::model::event::Timed;
+use crate::model::problem::Problem;
 use regex::Regex;
 use std::str::FromStr;
 
@@ -77,17 +78,20 @@ fn compare(a: &str, b: &str) -> std::cmp::Ordering {
     }
 }
 
-impl<D: FromStr<Err = String>> FromStr for Filter<D> {
-    type Err = String;
+impl<D: FromStr<Err = Problem>> FromStr for Filter<D> {
+    type Err = Problem;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Problem> {
         let form = "a condition is DIM=VALUE, DIM!=VALUE, DIM=~REGEX, DIM!~REGEX, DIM>VALUE, DIM>=VALUE, DIM<VALUE or \
                     DIM<=VALUE";
-        let at = text.find(['=', '!', '>', '<']).ok_or_else(|| format!("'{text}' holds no operator; {form}"))?;
+        let at = text
+            .find(['=', '!', '>', '<'])
+            .ok_or_else(|| Problem::setting(format!("'{text}' holds no operator")).hint(form))?;
         let (name, rest) = text.split_at(at);
         let dim = name.trim().parse()?;
         let regex = |pattern: &str| {
-            Regex::new(pattern.trim()).map_err(|bad| format!("'{pattern}' is not a regular expression: {bad}"))
+            let wrong = |why| Problem::setting(format!("'{pattern}' is not a regular expression: {why}"));
+            Regex::new(pattern.trim()).map_err(wrong)
         };
         let plain = |value: &str| value.trim().to_owned();
         let test = if let Some(value) = rest.strip_prefix("=~") {
@@ -107,7 +111,7 @@ impl<D: FromStr<Err = String>> FromStr for Filter<D> {
         } else if let Some(value) = rest.strip_prefix('<') {
             Test::Below(plain(value))
         } else {
-            return Err(format!("'{text}': {form}"));
+            return Err(Problem::setting(format!("'{text}': {form}")));
         };
         Ok(Self { dim, test })
     }

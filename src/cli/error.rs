@@ -26,6 +26,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// A problem with what the command line or the config file asks for.
+    pub fn usage(problem: impl std::fmt::Display) -> Self {
+        Self::Usage(problem.to_string())
+    }
+
+    /// A problem with an input.
+    pub fn input(problem: impl std::fmt::Display) -> Self {
+        Self::Input(problem.to_string())
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {

@@ -16,6 +16,7 @@ use crate::inputs::selection::Selection;
 use crate::inputs::{moment, pages};
 use crate::model::event::Timed;
 use crate::model::objects::Objects;
+use crate::model::problem::Problem;
 use crate::model::question;
 use crate::model::registry::ObjectKey;
 use crate::model::time::Micros;
@@ -129,7 +130,7 @@ impl Observe for Watcher {
     fn take(all: &mut Vec<Runs>, batch: Runs) {
         all.push(batch);
     }
-    fn stored(_: &Selection) -> Result<Tables, String> {
+    fn stored(_: &Selection) -> Result<Tables, Problem> {
         Ok(Tables::Leases)
     }
     fn of_rollup(rollup: &Rollup, _: &Selection) -> Vec<Runs> {

@@ -16,7 +16,6 @@ pub mod forecast;
 pub mod guard;
 pub mod heap;
 pub mod memory;
-mod messages;
 pub mod quota;
 #[cfg(feature = "history")]
 pub mod record;

@@ -4,6 +4,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::traffic::report::Shape;
 use crate::cli::{Context, Error, KubeFlags, TimeFlags, parse_every};
 use crate::inputs::flow::FlowFlags;
+use crate::model::problem::Problem;
 use crate::model::question::{self, Kind};
 use crate::model::time::{Micros, SECOND};
 use crate::model::units::parse_duration;
@@ -96,8 +97,8 @@ pub(super) fn shape(context: &Context<'_>) -> Shape {
 }
 
 /// `--by` and `--where` as dimensions of what is read.
-pub(super) fn dims<D: FromStr<Err = String>>(question: &question::Traffic) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
-    let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
+pub(super) fn dims<D: FromStr<Err = Problem>>(question: &question::Traffic) -> Result<(Vec<D>, Vec<Filter<D>>), Error> {
+    let usage = |flag: &'static str| move |problem: Problem| Error::usage(problem.at(flag));
     let by = question.by.iter().map(|text| text.parse().map_err(usage("--by"))).collect::<Result<_, _>>()?;
     let filters =
         question.filters.iter().map(|text| text.parse().map_err(usage("--where"))).collect::<Result<_, _>>()?;

@@ -40,7 +40,7 @@ pub(super) fn answer(
 pub(super) fn query(question: &question::Traffic) -> Result<Query, Error> {
     let (by, filters) = dims::<Dim>(question)?;
     let query = Query { by, filters, interval: None };
-    query.check().map_err(Error::Usage)?;
+    query.check().map_err(Error::usage)?;
     Ok(query)
 }
 

@@ -11,6 +11,7 @@ use crate::cli::{Context, Error};
 use crate::inputs::log_question::{CacheUse, Fold, Question};
 use crate::inputs::logs::ask;
 use crate::model::event::Timed;
+use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
 use crate::sources::found::Discovery;
@@ -49,7 +50,7 @@ impl Question for Breaking {
     fn is(&self, other: &Self) -> bool {
         self.query == other.query && self.windows == other.windows
     }
-    fn stored(&self) -> Result<stored::Wanted, String> {
+    fn stored(&self) -> Result<stored::Wanted, Problem> {
         from_rollup::is_answered(&self.query)?;
         Ok(stored::Wanted {
             since: self.query.since,
@@ -63,7 +64,7 @@ impl Question for Breaking {
         let is_user = |dim: &Dim| matches!(dim, Dim::User | Dim::ServiceAccount | Dim::Client);
         self.windows.is_none() && held.is_exact(dims.copied().any(|dim| is_user(&dim)))
     }
-    fn of_rollup(&self, rollup: Rollup) -> Result<Broken, String> {
+    fn of_rollup(&self, rollup: Rollup) -> Result<Broken, Problem> {
         Ok((from_rollup::breakdown(&self.query, &rollup)?, Vec::new()))
     }
     fn cache_use(&self) -> CacheUse {

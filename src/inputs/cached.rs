@@ -13,6 +13,7 @@ use crate::inputs::selection::Selection;
 use crate::model::cached::{Entry, EntryStream, FORM};
 use crate::model::event::Stage;
 use crate::model::input::{Coverage, InputReport, Loss, LossKind};
+use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::model::rollup::{Manifest, SEAMS, TABLES};
 use crate::model::stray::MAX_DURATION;
@@ -118,7 +119,7 @@ impl Cacheable {
         wanted: &Wanted,
         how: CacheUse,
         context: &Context<'_>,
-    ) -> Result<Option<Loaded>, String> {
+    ) -> Result<Option<Loaded>, Problem> {
         let before = &kept.rolled.manifest;
         let gained = rest.bytes;
         if !is_within((wanted.since, wanted.until), before) || gained > kept.entry.covers() {

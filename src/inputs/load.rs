@@ -397,5 +397,5 @@ pub(crate) fn pulse_of_logs(
 
 /// All but the apiservers' own requests, of which there are many whenever one starts.
 fn others() -> Result<Vec<Filter<Dim>>, Error> {
-    Ok(vec!["user!=system:apiserver".parse().map_err(Error::Usage)?])
+    Ok(vec!["user!=system:apiserver".parse().map_err(Error::usage)?])
 }

@@ -4,6 +4,7 @@ use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Wanted;
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::Reading;
+use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::settled;
@@ -28,7 +29,7 @@ pub(crate) trait Question: Send + Sync + 'static {
     fn is(&self, other: &Self) -> bool;
 
     /// What of a stored roll-up answers it; says what it would take where none does.
-    fn stored(&self) -> Result<Wanted, String> {
+    fn stored(&self) -> Result<Wanted, Problem> {
         Err(not_in_a_rollup("this"))
     }
 
@@ -38,8 +39,8 @@ pub(crate) trait Question: Send + Sync + 'static {
     }
 
     /// The answer of what was [wanted](Self::stored) of a roll-up.
-    fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, String> {
-        self.stored().and(Err(String::new()))
+    fn of_rollup(&self, _rollup: Rollup) -> Result<Self::Answer, Problem> {
+        self.stored().and(Err(not_in_a_rollup("this")))
     }
 
     /// How a roll-up that the cache keeps may answer it.
@@ -74,14 +75,15 @@ pub(crate) enum CacheUse {
 }
 
 /// That a roll-up does not show something, and what would.
-fn not_in_a_rollup(what: &str) -> String {
-    format!("roll-ups do not keep {what}; give the audit log itself (docs/rollup.md, section 6)")
+fn not_in_a_rollup(what: &str) -> Problem {
+    Problem::unanswered(format!("roll-ups do not keep {what}"))
+        .hint("give the audit log itself (docs/rollup.md, section 6)")
 }
 
 /// Refuses stored roll-ups where single events are looked at.
 pub(crate) fn only_logs(streams: &[LogStream], what: &str) -> Result<(), Error> {
     match streams.iter().filter(|own| own.is_rolled()).find_map(|own| own.files.first()) {
-        Some(file) => Err(Error::Usage(format!("{}: {}", file.path, not_in_a_rollup(what)))),
+        Some(file) => Err(Error::usage(not_in_a_rollup(what).at(&file.path))),
         None => Ok(()),
     }
 }

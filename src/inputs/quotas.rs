@@ -15,6 +15,7 @@ use crate::inputs::selection::Selection;
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
+use crate::model::problem::Problem;
 use crate::model::question::{self, QuotaSources};
 use crate::model::quota::Quotas;
 use crate::model::series::Day;
@@ -337,7 +338,7 @@ impl Observe for Refused {
     fn take(all: &mut Self, batch: Self) {
         all.merge(batch);
     }
-    fn stored(_: &Selection) -> Result<Tables, String> {
+    fn stored(_: &Selection) -> Result<Tables, Problem> {
         Ok(Tables::Refusals)
     }
     fn of_rollup(rollup: &Rollup, _: &Selection) -> Self {

@@ -6,6 +6,7 @@ use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::cli::{Context, Error};
 use crate::inputs::selection::Selection;
 use crate::model::input::{Coverage, InputReport};
+use crate::model::problem::Problem;
 use crate::model::rollup::{Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TableSpec, kind};
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::archive_names::shown;
@@ -26,9 +27,9 @@ pub(crate) fn answer<Q: Question>(
     question: &Q,
     context: &mut Context<'_>,
 ) -> Result<Answered<Q::Answer>, Error> {
-    let wanted = question.stored().map_err(Error::Usage)?;
+    let wanted = question.stored().map_err(Error::usage)?;
     let (rollup, outcome) = load(streams, wanted, context)?;
-    Ok((Arc::new(question.of_rollup(rollup).map_err(Error::Usage)?), outcome))
+    Ok((Arc::new(question.of_rollup(rollup).map_err(Error::usage)?), outcome))
 }
 
 /// What is wanted of roll-ups, as one; of the time in whole tiles, and it is said where that is more than was asked
@@ -50,7 +51,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     let mut widened: Option<(Micros, Micros)> = None;
     let with_seams = tables.has_seams() && (with_seams || names.len() + raw.len() > 1);
     for name in names {
-        let rolled = open(&name).map_err(Error::Input)?;
+        let rolled = open(&name).map_err(Error::input)?;
         if is_outside(&rolled.manifest, (read_from, until)) {
             continue;
         }
@@ -65,7 +66,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
             widened = Some(widened.map_or(now, |before| (before.0.min(now.0), before.1.max(now.1))));
         }
         let specs: Vec<_> = specs.into_iter().chain(with_seams.then_some(&SEAMS)).collect();
-        rolled.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
+        rolled.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::input)?;
         report_losses(&rolled, &mut outcome);
         add_coverage(&mut coverage, &rolled.manifest);
     }
@@ -74,7 +75,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         let since = if tables.look_back() { None } else { since };
         let selection = Selection { since, until, with_seams: true, ..Selection::default() };
         let (rollup, of_logs) = log_question::answer(raw, &selection, context.settings.reading(), &());
-        take_in(&mut loader, tables, &rollup, &of_logs).map_err(Error::Input)?;
+        take_in(&mut loader, tables, &rollup, &of_logs).map_err(Error::input)?;
         outcome.inputs.extend(of_logs.inputs);
         outcome.losses.extend(of_logs.losses);
         of_raw = of_logs.coverage;
@@ -149,7 +150,7 @@ pub(crate) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
         let manifest = &part.manifest;
         loader.begin(manifest, part.has_seams());
         let specs: Vec<_> = present(part, Tables::All, &mut loader)?.into_iter().chain([&SEAMS]).collect();
-        part.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::Input)?;
+        part.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::input)?;
         add_coverage(&mut streams, manifest);
         for source in &manifest.sources {
             let own = sources.entry(source.path.clone()).or_default();
@@ -197,7 +198,7 @@ fn report_losses(rolled: &Rolled, outcome: &mut Outcome) {
 }
 
 /// Takes in the roll-up of logs that are there themselves.
-pub(crate) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), String> {
+pub(crate) fn take_in(loader: &mut Loader, tables: Tables, rollup: &Rollup, outcome: &Outcome) -> Result<(), Problem> {
     take_part(loader, tables, rollup, &super::manifest::manifest(rollup, &[], outcome))
 }
 
@@ -207,13 +208,13 @@ pub(crate) fn take_part(
     tables: Tables,
     rollup: &Rollup,
     manifest: &Manifest,
-) -> Result<(), String> {
+) -> Result<(), Problem> {
     loader.begin(manifest, true);
     tables.specs().chain([&SEAMS]).try_for_each(|spec| take_table(loader, spec, rollup))
 }
 
 /// Takes in one of its tables.
-pub(crate) fn take_table(loader: &mut Loader, spec: &'static TableSpec, rollup: &Rollup) -> Result<(), String> {
+pub(crate) fn take_table(loader: &mut Loader, spec: &'static TableSpec, rollup: &Rollup) -> Result<(), Problem> {
     let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
     let mut result = Ok(());
     let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {

@@ -8,6 +8,7 @@ use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Tables, Wanted};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
+use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
@@ -78,7 +79,7 @@ pub(crate) trait Observe: Default + Send + 'static {
     fn take(all: &mut Self::All, batch: Self::Batch);
 
     /// Which tables of a stored roll-up have the same; says what it would take where none do.
-    fn stored(selection: &Selection) -> Result<Tables, String>;
+    fn stored(selection: &Selection) -> Result<Tables, Problem>;
 
     /// What all blocks gave, from these tables.
     fn of_rollup(rollup: &Rollup, selection: &Selection) -> Self::All;
@@ -102,11 +103,14 @@ impl<O: Observe> Question for Observed<O> {
     fn is(&self, other: &Self) -> bool {
         self.selection == other.selection
     }
-    fn stored(&self) -> Result<Wanted, String> {
+    fn stored(&self) -> Result<Wanted, Problem> {
         let tables = O::stored(&self.selection)?;
         Ok(Wanted { since: self.selection.since, until: self.selection.until, tables, ..Wanted::default() })
     }
-    fn of_rollup(&self, rollup: Rollup) -> Result<O::All, String> {
+    fn is_exact(&self, held: &Rollup) -> bool {
+        held.has_all_rare()
+    }
+    fn of_rollup(&self, rollup: Rollup) -> Result<O::All, Problem> {
         Ok(O::of_rollup(&rollup, &self.selection))
     }
 }

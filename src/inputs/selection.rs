@@ -6,6 +6,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::rollup::stored::{Tables, Wanted, chooses_logs, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::model::event::Timed;
+use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::model::time::Micros;
 use crate::sources::audit::pass::{Delivery, Worker};
@@ -22,7 +23,7 @@ pub struct Selection {
     pub filters: Vec<Filter>,
     /// Whether all tables are made, and what parts are joined by is kept.
     pub with_seams: bool,
-    /// Whether what its windows are derived from is kept.
+    /// Whether all tables are made, and what windows of them are derived from is kept.
     pub with_steps: bool,
 }
 
@@ -51,13 +52,13 @@ impl Question for Selection {
     fn is(&self, other: &Self) -> bool {
         self == other
     }
-    fn stored(&self) -> Result<Wanted, String> {
+    fn stored(&self) -> Result<Wanted, Problem> {
         self.filters.iter().try_for_each(is_answered)?;
         let Self { since, until, filters, with_seams, .. } = self.clone();
         let tables = if with_seams { Tables::All } else { Tables::Clients };
         Ok(Wanted { since, until, filters, with_seams, tables })
     }
-    fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, String> {
+    fn of_rollup(&self, rollup: Rollup) -> Result<Rollup, Problem> {
         Ok(rollup)
     }
     fn cache_use(&self) -> CacheUse {
@@ -82,7 +83,8 @@ impl Fold for Rolling {
     type State = Part;
     type Answer = Rollup;
     fn worker(&self) -> Observing<'_> {
-        let observer = if self.selection.with_seams { Observer::whole() } else { Observer::default() };
+        let has_all_tables = self.selection.with_seams || self.selection.with_steps;
+        let observer = if has_all_tables { Observer::whole() } else { Observer::default() };
         let filters = &self.selection.filters;
         let is_whole = !filters.is_empty() && !filters.iter().any(|filter| chooses_logs(filter.dim));
         Observing { observer, selection: &self.selection, is_whole }

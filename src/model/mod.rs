@@ -33,6 +33,7 @@ pub mod moment;
 pub mod names;
 pub mod objects;
 pub mod picture;
+pub mod problem;
 pub mod quantity;
 pub mod question;
 pub mod quota;

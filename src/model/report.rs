@@ -2,6 +2,7 @@
 
 use crate::model::input::InputReport;
 use crate::model::picture::Picture;
+use crate::model::time::{self, Span};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -139,7 +140,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding about `subject`, of which empty values are left out; the rest is to be filled in.
+    /// A finding about `subject`, of which empty values are left out; what follows says the rest of it.
     pub fn new(id: &str, severity: Severity, subject: &[(&str, &str)]) -> Self {
         let given = subject.iter().filter(|(_, value)| !value.is_empty());
         let subject: BTreeMap<String, String> =
@@ -159,6 +160,34 @@ impl Finding {
             remedy: String::new(),
             docs: format!("docs/findings.md#{id}"),
         }
+    }
+
+    /// How sure it is, from 0 to 1; without it, it is certain.
+    pub fn sure(self, confidence: f64) -> Self {
+        Self { confidence, ..self }
+    }
+
+    /// When it was first and last seen.
+    pub fn seen(self, (first, last): Span) -> Self {
+        Self { first_seen: time::format(first), last_seen: time::format(last), ..self }
+    }
+
+    /// One sentence, without a full stop.
+    pub fn summary(self, summary: impl Into<String>) -> Self {
+        Self { summary: summary.into(), ..self }
+    }
+
+    /// Adds the numbers that led to it: the members of an object, without those that are null.
+    pub fn evidence(mut self, numbers: serde_json::Value) -> Self {
+        if let serde_json::Value::Object(numbers) = numbers {
+            self.evidence.extend(numbers.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        self
+    }
+
+    /// What to change.
+    pub fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: remedy.into(), ..self }
     }
 
     /// The remedy under its label for people: "What to do", or "Prevention" where only the next time can be changed.

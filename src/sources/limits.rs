@@ -1,5 +1,6 @@
 //! What people know beforehand, in CSV files: limits of series, and events that are exceptions.
 
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::quantity::Quantity;
 use crate::model::series::DAY;
 use crate::model::time::{Micros, format, parse_any};
@@ -10,24 +11,24 @@ use std::path::Path;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A number, or a quantity as Kubernetes writes it: `1500`, `0.5`, `8Gi`, `100m`.
-pub fn amount(text: &str) -> Result<f64, String> {
+pub fn amount(text: &str) -> Result<f64, Problem> {
     let text = text.trim();
     let is_number = text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
     let number = if is_number { text.parse::<f64>().ok() } else { text.parse::<Quantity>().ok().map(Quantity::value) };
     number
         .filter(|number| number.is_finite())
-        .ok_or_else(|| format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi or 100m"))
+        .ok_or_else(|| Problem::malformed(format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi or 100m")))
 }
 
 /// Limits by the text of a series or its name: a file with the columns `series` and `limit`. Errors name file and line.
-pub fn limits(path: &Path) -> Result<HashMap<String, f64>, String> {
+pub fn limits(path: &Path) -> Result<HashMap<String, f64>, Problem> {
     let mut limits = HashMap::new();
     rows(path, &["series", "limit"], &mut |fields| {
         if fields[0].is_empty() {
-            return Err("the series has no name".to_owned());
+            return Err(Problem::malformed("the series has no name"));
         }
         if limits.insert(fields[0].to_owned(), amount(fields[1])?).is_some() {
-            return Err(format!("{} has a limit already", fields[0]));
+            return Err(Problem::malformed(format!("{} has a limit already", fields[0])));
         }
         Ok(())
     })?;
@@ -36,16 +37,14 @@ pub fn limits(path: &Path) -> Result<HashMap<String, f64>, String> {
 
 /// Events: a file with the columns `from`, `until` and `name`. Times are RFC 3339 or dates (UTC); `until` is no part of
 /// it, and may be left empty: then it is the day, or the hour, of `from`.
-pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, String> {
+pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, Problem> {
     let mut events = Vec::new();
     rows(path, &["from", "until", "name"], &mut |fields| {
         let (from, lasts) = instant(fields[0])?;
         let until = if fields[1].is_empty() { from + lasts } else { instant(fields[1])?.0 };
         if until <= from {
-            return Err(format!(
-                "it ends at {}, which is not after its start; for a whole day leave `until` empty",
-                format(until)
-            ));
+            return Err(Problem::malformed(format!("it ends at {}, which is not after its start", format(until)))
+                .hint("for a whole day leave `until` empty"));
         }
         events.push((from, until));
         Ok(())
@@ -55,33 +54,35 @@ pub fn events(path: &Path) -> Result<Vec<(Micros, Micros)>, String> {
 }
 
 /// When, and how long it lasts if nothing else is said.
-fn instant(text: &str) -> Result<(Micros, Micros), String> {
+fn instant(text: &str) -> Result<(Micros, Micros), Problem> {
     let date = (text.len() == 10).then(|| parse_any(&format!("{text}T00:00:00Z"))).flatten();
     let hour = DAY / 24;
     date.map(|at| (at, DAY))
         .or_else(|| parse_any(text).map(|at| (at, hour)))
-        .ok_or_else(|| format!("'{text}' is not a time: write 2026-12-25 or 2026-12-25T08:00:00Z"))
+        .ok_or_else(|| Problem::malformed(format!("'{text}' is not a time: write 2026-12-25 or 2026-12-25T08:00:00Z")))
 }
 
 /// The fields of these columns, row by row.
-fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(), String>) -> Result<(), String> {
+fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(), Problem>) -> Result<(), Problem> {
     let shown = path.display();
-    let file = std::fs::File::open(path).map_err(|error| format!("{shown}: {error}; check the path"))?;
-    if file.metadata().map_err(|error| format!("{shown}: {error}"))?.len() > MAX_FILE_BYTES {
-        return Err(format!("{shown}: it is larger than 64 MiB"));
+    let file = std::fs::File::open(path).map_err(|error| Problem::io(path, &error).hint("check the path"))?;
+    if file.metadata().map_err(|error| Problem::io(path, &error))?.len() > MAX_FILE_BYTES {
+        return Err(Problem::new(ProblemKind::TooLarge, "it is larger than 64 MiB").at(shown));
     }
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
     let broken = |error: csv::Error| {
         let line = error.position().map_or(1, csv::Position::line);
-        format!("{shown}:{line}: {error}")
+        Problem::malformed(error.to_string()).at(format!("{shown}:{line}"))
     };
     let head = reader.headers().map_err(broken)?.clone();
     let mut places = Vec::new();
     for column in columns {
         let place = head.iter().position(|name| name.trim_start_matches('\u{feff}') == *column);
-        places.push(
-            place.ok_or_else(|| format!("{shown}:1: no column '{column}'; the first line is {}", columns.join(",")))?,
-        );
+        places.push(place.ok_or_else(|| {
+            Problem::malformed(format!("no column '{column}'"))
+                .at(format!("{shown}:1"))
+                .hint(format!("the first line is {}", columns.join(",")))
+        })?);
     }
     let mut record = csv::StringRecord::new();
     loop {
@@ -92,7 +93,7 @@ fn rows(path: &Path, columns: &[&str], each: &mut dyn FnMut(&[&str]) -> Result<(
         }
         let line = record.position().map_or(0, csv::Position::line);
         let fields: Vec<&str> = places.iter().map(|place| record.get(*place).unwrap_or_default()).collect();
-        each(&fields).map_err(|what| format!("{shown}:{line}: {what}"))?;
+        each(&fields).map_err(|problem| problem.at(format!("{shown}:{line}")))?;
     }
 }
 
@@ -138,9 +139,9 @@ mod tests {
         ] {
             let (_kept, path) = file(text);
             let error = limits(&path).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
-        assert!(limits(Path::new("none.csv")).unwrap_err().contains("check the path"));
+        assert!(limits(Path::new("none.csv")).unwrap_err().to_string().contains("check the path"));
     }
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         ] {
             let (_kept, path) = file(text);
             let error = events(&path).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::content::{Content, look};
 use crate::model::input::LossKind;
+use crate::model::problem::Problem;
 use crate::model::time::Micros;
 use crate::sources::split::Splitter;
 use crate::sources::wanted::Wanted;
@@ -65,12 +66,22 @@ pub enum SourceError {
     },
     /// A stored roll-up that can't be read.
     #[error("{0}")]
-    Rolled(String),
+    Rolled(Problem),
     /// URLs need the `live` feature.
     #[error(
         "{0}: this plimsoll was built without the 'live' feature and can't read URLs; download it and name the file"
     )]
     NoUrls(String),
+}
+
+impl From<SourceError> for Problem {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Rolled(problem) => problem,
+            SourceError::Io { path, error } => Self::from(error).at(path),
+            other => Self::malformed(other.to_string()),
+        }
+    }
 }
 
 /// What to do about it.

@@ -2,6 +2,7 @@
 //! made it. Files are read a row group at a time; where the manifest has their checksums, these are compared first.
 
 use crate::model::event::Stream;
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::rollup::{Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
 use crate::model::stray::KeptDays;
 use crate::model::time::{Micros, SECOND};
@@ -17,7 +18,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Takes rows of a table.
-pub type Take<'t> = dyn FnMut(&TableSpec, &Rows<'_>) -> Result<(), String> + 't;
+pub type Take<'t> = dyn FnMut(&TableSpec, &Rows<'_>) -> Result<(), Problem> + 't;
 
 /// A stored roll-up.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,17 +81,18 @@ fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[(Stre
 }
 
 /// Opens the roll-up whose manifest this file is; says what is wrong with it.
-pub fn open(manifest: &Path) -> Result<Rolled, String> {
-    let failed = |why: String| format!("{}: {why}", shown(manifest));
-    let text = std::fs::read_to_string(manifest).map_err(|error| failed(error.to_string()))?;
-    let read: Manifest = serde_json::from_str(&text).map_err(|error| failed(format!("is not a manifest: {error}")))?;
+pub fn open(manifest: &Path) -> Result<Rolled, Problem> {
+    let here = |problem: Problem| problem.at(shown(manifest));
+    let text = std::fs::read_to_string(manifest).map_err(|error| here(error.into()))?;
+    let not = |error: serde_json::Error| here(Problem::malformed(format!("is not a manifest: {error}")));
+    let read: Manifest = serde_json::from_str(&text).map_err(not)?;
     if read.schema != SCHEMA {
-        let why =
-            format!("has schema {:?}, and this plimsoll reads {SCHEMA}: use the plimsoll that wrote it", read.schema);
-        return Err(failed(why));
+        let what = format!("has schema {:?}, and this plimsoll reads {SCHEMA}", read.schema);
+        return Err(here(Problem::new(ProblemKind::Version, what).hint("use the plimsoll that wrote it")));
     }
     if ![10, 60, 600, 3600].contains(&read.tile_seconds) {
-        return Err(failed(format!("tile_seconds is {}; it must be 10, 60, 600 or 3600", read.tile_seconds)));
+        let what = format!("tile_seconds is {}", read.tile_seconds);
+        return Err(here(Problem::malformed(what).hint("it must be 10, 60, 600 or 3600")));
     }
     Ok(Rolled { folder: manifest.parent().unwrap_or(Path::new("")).to_owned(), manifest: read })
 }
@@ -120,7 +122,7 @@ impl Rolled {
     }
 
     /// Hands the rows of these tables to `take`; it need not have seams.
-    pub fn read(&self, tables: &[&TableSpec], take: &mut Take<'_>) -> Result<(), String> {
+    pub fn read(&self, tables: &[&TableSpec], take: &mut Take<'_>) -> Result<(), Problem> {
         let is_there = |spec: &&&TableSpec| spec.name != SEAMS.name || self.has_seams();
         tables.iter().filter(is_there).try_for_each(|spec| self.read_table(spec, take))
     }
@@ -136,40 +138,44 @@ impl Rolled {
         !LATER.contains(&table) || !is_without && self.path(table).is_file()
     }
 
-    fn read_table(&self, spec: &TableSpec, take: &mut Take<'_>) -> Result<(), String> {
+    fn read_table(&self, spec: &TableSpec, take: &mut Take<'_>) -> Result<(), Problem> {
         let path = self.path(spec.name);
-        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", shown(&path));
-        self.check(spec, &path).map_err(|why| failed(&why))?;
+        let here = |problem: Problem| problem.at(shown(&path));
+        self.check(spec, &path).map_err(here)?;
         let groups = guarded(|| {
-            let mut reader = ParquetReader::new(File::open(&path).map_err(|error| error.to_string())?);
-            let meta = reader.get_metadata().map_err(|error| error.to_string())?;
+            let mut reader = ParquetReader::new(File::open(&path)?);
+            let meta = reader.get_metadata()?;
             Ok(meta.row_groups.iter().map(|group| group.num_rows()).collect::<Vec<usize>>())
         });
         let mut from = 0;
-        for rows in groups.map_err(|why| failed(&why))? {
+        for rows in groups.map_err(here)? {
             let frame = guarded(|| {
-                let file = File::open(&path).map_err(|error| error.to_string())?;
+                let file = File::open(&path)?;
                 let names = spec.columns.iter().map(|name| (*name).to_owned()).collect();
                 let reader = ParquetReader::new(file).with_columns(Some(names)).with_slice(Some((from, rows)));
-                reader.finish().map_err(|error| error.to_string())
+                reader.finish().map_err(Problem::from)
             });
-            let frame = frame.map_err(|why| failed(&why))?;
+            let frame = frame.map_err(here)?;
             from += rows;
-            with_rows(spec, &frame, |rows| take(spec, rows)).map_err(|why| failed(&why))?;
+            with_rows(spec, &frame, |rows| take(spec, rows)).map_err(here)?;
         }
         Ok(())
     }
 
     /// Whether the file is the one that the manifest reports.
-    fn check(&self, spec: &TableSpec, path: &Path) -> Result<(), String> {
-        let file = File::open(path).map_err(|error| format!("{error}; a roll-up has a file for each table"))?;
+    fn check(&self, spec: &TableSpec, path: &Path) -> Result<(), Problem> {
+        let file =
+            File::open(path).map_err(|error| Problem::from(error).hint("a roll-up has a file for each table"))?;
         let Some(known) = self.manifest.tables.get(spec.name).filter(|known| !known.crc32c.is_empty()) else {
             return Ok(());
         };
-        let (_, sum) = checksum(file).map_err(|error| error.to_string())?;
+        let (_, sum) = checksum(file)?;
         match format!("{sum:08x}") == known.crc32c {
             true => Ok(()),
-            false => Err("has changed since it was written; make the roll-up again, or copy it again".to_owned()),
+            false => {
+                Err(Problem::damaged("has changed since it was written")
+                    .hint("make the roll-up again, or copy it again"))
+            }
         }
     }
 }
@@ -191,15 +197,15 @@ pub fn checksum(mut from: impl Read) -> io::Result<(u64, u32)> {
 fn with_rows(
     spec: &TableSpec,
     frame: &DataFrame,
-    take: impl FnOnce(&Rows<'_>) -> Result<(), String>,
-) -> Result<(), String> {
+    take: impl FnOnce(&Rows<'_>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     enum ColumnData {
         Number(Vec<i64>),
         Text(StringChunked),
         Truth(Vec<bool>),
     }
-    let held = |name: &str| -> Result<ColumnData, String> {
-        let bad = |error: polars::prelude::PolarsError| format!("column {name}: {error}");
+    let held = |name: &str| -> Result<ColumnData, Problem> {
+        let bad = |error: polars::prelude::PolarsError| Problem::from(error).at(format!("column {name}"));
         let column: &Column = frame.column(name).map_err(bad)?;
         Ok(match kind(name) {
             Kind::Number => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What the files of a folder of `src/` may import of the crate. Any layer may import itself.
-const RULES: [(&str, &[&str]); 10] = [
+const RULES: [(&str, &[&str]); 11] = [
     ("bin", &[]),
     ("model", &[]),
     ("sources", &["model"]),
@@ -16,7 +16,8 @@ const RULES: [(&str, &[&str]); 10] = [
     ("app", &["model", "cli", "commands"]),
     ("actions", &["model", "sources"]),
     ("inputs", &["model", "sources", "analysis", "views::text", "cli", "actions"]),
-    ("commands", &["model", "sources", "analysis", "views", "cli", "actions", "inputs"]),
+    ("jobs", &["model", "sources", "analysis", "views", "cli", "actions", "inputs"]),
+    ("commands", &["model", "sources", "analysis", "views", "cli", "actions", "inputs", "jobs"]),
 ];
 
 /// Lines that a file may have.
@@ -311,6 +312,9 @@ fn faults(path: &str, text: &str) -> Vec<String> {
         }
     }
     let layer = path.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+    if matches!(layer, "sources" | "analysis") && has_text_errors(&packed(&without_tests(&code))) {
+        faults.push(format!("{path} has errors that are texts: use model::problem::Problem, or an enum"));
+    }
     match RULES.iter().find(|(name, _)| *name == layer) {
         Some((_, allowed)) => {
             for import in imports(&code) {
@@ -326,6 +330,19 @@ fn faults(path: &str, text: &str) -> Vec<String> {
         None => {}
     }
     faults
+}
+
+/// Whether a `Result` has a `String` for its error.
+fn has_text_errors(code: &str) -> bool {
+    code.match_indices("Result<").any(|(at, word)| {
+        let inside = &code[at + word.len()..];
+        let mut depth = 1;
+        let end = inside.char_indices().find(|(_, c)| {
+            depth += i32::from(matches!(c, '<' | '(' | '[')) - i32::from(matches!(c, '>' | ')' | ']'));
+            depth == 0
+        });
+        end.is_some_and(|(end, _)| inside[..end].replace(' ', "").ends_with(",String"))
+    })
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -475,6 +492,8 @@ fn the_scan_can_fail() {
         ("model/mod.rs", "pub mod utils;"),
         ("model/mod.rs", "mod utils { }"),
         ("utils/a.rs", ""),
+        ("sources/a.rs", "fn f() -> Result<Vec<(u64, u8)>, String> { g() }"),
+        ("analysis/a.rs", "type Taken = Result<(), String>;"),
         ("model/a.rs", &"\n".repeat(601)),
     ] {
         assert_eq!(faults(path, text).len(), 1, "{path}: {text:?} gives {:?}", faults(path, text));
@@ -485,6 +504,8 @@ fn the_scan_can_fail() {
         ("sources/a.rs", "use crate::{model::time, sources::{open, split}};"),
         ("cli/a.rs", "use crate::sources::watcher::Watcher;"),
         ("commands/a.rs", "use crate::analysis::x; use crate::sources::y;"),
+        ("sources/a.rs", "fn f() -> Result<Vec<String>, Problem> { g() }"),
+        ("sources/a.rs", "fn f() -> Result<(u64, String), Problem> { g() }"),
         ("main.rs", "fn main() { eprintln!(\"x\"); }"),
         ("model/a.rs", &"\n".repeat(600)),
     ] {

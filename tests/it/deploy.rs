@@ -84,7 +84,7 @@ fn the_configuration_is_read() {
         }
     }
     let object = alerts::read(&root().join("samples/deploy/alerts.yaml")).unwrap_err();
-    assert!(object.contains("a ConfigMap of Kubernetes") && object.contains("jsonpath"), "{object}");
+    assert!(object.what.contains("a ConfigMap of Kubernetes") && object.to_string().contains("jsonpath"), "{object}");
     let config = alerts::read(&folder.path().join("alerts.yaml")).unwrap();
     assert_eq!((config.channels.len(), config.owners.len()), (4, 2));
     assert_eq!(config.default.hours.unwrap().holidays.len(), 3);

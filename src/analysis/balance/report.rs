@@ -420,22 +420,14 @@ fn finding(
     }
     let (busiest, share) = fleet.busiest(measure)?;
     let severity = if uneven >= ALL { Severity::Critical } else { Severity::Warning };
-    let mut finding =
-        Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)]);
-    // Of an apiserver whose log or metrics are not all there nothing is sure.
-    finding.confidence = if input.notes.is_empty() { 0.9 } else { 0.5 };
-    let since = fleet.since(busiest);
-    finding.first_seen = time::format(since.as_ref().map_or(fleet.window.0, |since| since.at));
-    finding.last_seen = time::format(fleet.window.1);
-    finding.summary = format!("{busiest} carries {} of the {} of {count} apiservers", percent(share), measure.words());
+    let mut summary = format!("{busiest} carries {} of the {} of {count} apiservers", percent(share), measure.words());
     let name = |(client, ..): &(&Client, f64, f64)| {
         let name = if client.agent.is_empty() { &client.user } else { &client.agent };
         name.chars().take(40).collect::<String>()
     };
     let names: Vec<String> = pins.iter().take(3).map(name).collect();
     if !names.is_empty() {
-        finding.summary += &format!("; most of the excess comes from {}", names.join(", "));
-        finding.evidence.insert("clients".to_owned(), json!(names.join(", ")));
+        summary += &format!("; most of the excess comes from {}", names.join(", "));
     }
     let chance = match more.get("recommended_goaway_chance").and_then(serde_json::Value::as_f64) {
         Some(chance) => format!(
@@ -444,14 +436,19 @@ fn finding(
         ),
         None => String::new(),
     };
-    finding.remedy = format!(
-        "{chance}restart the clients that pin the load; in rollouts start the new apiserver before the old one stops"
-    );
-    for measure in Measure::ALL {
-        if let Some(skew) = fleet.skew(measure) {
-            finding.evidence.insert(format!("skew_{}", measure.name()), json!(skew));
-        }
-    }
-    finding.evidence.insert("apiservers".to_owned(), json!(count));
+    let skews = Measure::ALL.map(|measure| (format!("skew_{}", measure.name()), json!(fleet.skew(measure))));
+    let clients = Some(names.join(", ")).filter(|names| !names.is_empty());
+    let since = fleet.since(busiest).map_or(fleet.window.0, |since| since.at);
+    let finding = Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)])
+        // Of an apiserver whose log or metrics are not all there nothing is sure.
+        .sure(if input.notes.is_empty() { 0.9 } else { 0.5 })
+        .seen((since, fleet.window.1))
+        .summary(summary)
+        .evidence(skews.into_iter().collect())
+        .evidence(json!({"clients": clients, "apiservers": count}))
+        .remedy(format!(
+            "{chance}restart the clients that pin the load; in rollouts start the new apiserver before the old one \
+             stops"
+        ));
     Some(finding)
 }

@@ -3,6 +3,7 @@
 use super::noise::Verdict;
 use super::words::{name, quantity, signed};
 use super::{Area, METRICS, Metric, Row};
+use crate::model::problem::Problem;
 use crate::model::report::{Finding, Severity};
 use crate::model::units::parse_share;
 use serde_json::json;
@@ -20,43 +21,40 @@ pub struct Limit {
 }
 
 impl FromStr for Limit {
-    type Err = String;
+    type Err = Problem;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = "use METRIC=PCT or AREA.METRIC=PCT, such as rps=10% or clients.rps=30%";
-        let (what, share) = text.split_once('=').ok_or(form)?;
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let form = || Problem::setting("use METRIC=PCT or AREA.METRIC=PCT, such as rps=10% or clients.rps=30%");
+        let (what, share) = text.split_once('=').ok_or_else(form)?;
         let (area, metric) = match what.split_once('.') {
             Some((area, metric)) => (Some(area), metric),
             None => (None, what),
         };
         let named = |wanted: &str| Area::ALL.into_iter().find(|area| area.name() == wanted);
-        let area =
-            match area {
-                Some(area) => Some(named(area).ok_or_else(|| {
-                    format!("unknown area {area}; use one of: {}", Area::ALL.map(Area::name).join(", "))
-                })?),
-                None => None,
-            };
+        let areas = || format!("use one of: {}", Area::ALL.map(Area::name).join(", "));
+        let unknown = |area: &str| Problem::setting(format!("unknown area {area}")).hint(areas());
+        let area = area.map(|area| named(area).ok_or_else(|| unknown(area))).transpose()?;
         let metrics = || METRICS.map(|metric| metric.name).join(", ");
-        let metric =
-            Metric::named(metric).ok_or_else(|| format!("unknown metric {metric}; use one of: {}", metrics()))?;
+        let metric = Metric::named(metric).ok_or_else(|| {
+            Problem::setting(format!("unknown metric {metric}")).hint(format!("use one of: {}", metrics()))
+        })?;
         let has = |area: Area, whole: bool| area.metrics(whole).contains(&metric.name);
         match area {
             Some(area) if !has(area, false) => {
-                return Err(format!(
-                    "{} has no {}; it has {}",
-                    area.name(),
-                    metric.name,
-                    area.metrics(false).join(", ")
-                ));
+                return Err(Problem::setting(format!("{} has no {}", area.name(), metric.name))
+                    .hint(format!("it has {}", area.metrics(false).join(", "))));
             }
             None if !Area::ALL.into_iter().any(|area| has(area, true)) => {
                 let of: Vec<&str> = Area::ALL.into_iter().filter(|area| has(*area, false)).map(Area::name).collect();
-                return Err(format!("{0} has no total; {1}.{0}=PCT checks each", metric.name, of.join(" or ")));
+                return Err(Problem::setting(format!("{} has no total", metric.name)).hint(format!(
+                    "{}.{}=PCT checks each",
+                    of.join(" or "),
+                    metric.name
+                )));
             }
             _ => {}
         }
-        let share = parse_share(share).filter(|share| *share >= 0.0 && share.is_finite()).ok_or(form)?;
+        let share = parse_share(share).filter(|share| *share >= 0.0 && share.is_finite()).ok_or_else(form)?;
         Ok(Self { area, metric, share })
     }
 }
@@ -102,14 +100,13 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
             }
             let mut subject = vec![("area", row.pair.area.name()), ("metric", row.pair.metric)];
             subject.extend(row.pair.subject.iter().map(|(field, value)| (*field, value.as_str())));
-            let mut finding = Finding::new("increase-over-limit", Severity::Critical, &subject);
+            let finding = Finding::new("increase-over-limit", Severity::Critical, &subject);
             if findings.iter().any(|other| other.fingerprint == finding.fingerprint) {
                 continue;
             }
-            (finding.first_seen, finding.last_seen) = (from.to_owned(), to.to_owned());
             let [before, after] = [&row.pair.before, &row.pair.after].map(|side| side.value().unwrap_or(0.0));
             let unit = limit.metric.unit;
-            finding.summary = format!(
+            let summary = format!(
                 "{}: {} rose from {} to {} ({}); the limit was +{}",
                 name(row),
                 limit.metric.title,
@@ -118,15 +115,15 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
                 if change.is_infinite() { "new".to_owned() } else { signed(change, false) },
                 signed(limit.share, false).trim_start_matches('+')
             );
-            finding.remedy = remedy(row.pair.area).to_owned();
-            finding.evidence.insert("before".to_owned(), json!(before));
-            finding.evidence.insert("after".to_owned(), json!(after));
-            finding.evidence.insert("allowed".to_owned(), json!(limit.share));
-            if let Some((low, high)) = row.bounds {
-                finding.evidence.insert("low".to_owned(), json!(low - 1.0));
-                finding.evidence.insert("high".to_owned(), json!((high - 1.0).min(f64::MAX)));
-            }
-            findings.push(finding);
+            let evidence = json!({
+                "before": before,
+                "after": after,
+                "allowed": limit.share,
+                "low": row.bounds.map(|(low, _)| low - 1.0),
+                "high": row.bounds.map(|(_, high)| (high - 1.0).min(f64::MAX)),
+            });
+            let finding = finding.summary(summary).evidence(evidence).remedy(remedy(row.pair.area));
+            findings.push(Finding { first_seen: from.to_owned(), last_seen: to.to_owned(), ..finding });
         }
     }
     findings

@@ -467,49 +467,48 @@ fn finding(row: &Row<'_>, input: &ForecastInput) -> Option<Finding> {
     let mut subject: Vec<(&str, &str)> =
         target.series.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     subject.extend([("cluster", input.cluster.as_str()), ("series", target.series.name.as_str())]);
-    let mut finding = Finding::new("forecast-limit-reached", severity, &subject);
     let is_full = row.forecast.verdict == Verdict::AtLimit;
     let probability = if is_full { 1.0 } else { row.probability().unwrap_or(0.5) };
-    // Only what is there now is certain.
-    finding.confidence = if is_full { 1.0 } else { probability.min(0.99) };
     let seen = forecast.current.map_or(target.grid.end(), |(at, _)| at);
-    (finding.first_seen, finding.last_seen) = (time::format(seen), time::format(seen));
     let now = row.current().map_or_else(|| "?".to_owned(), |value| row.amount(value));
     let perhaps = if target.limit_is_assumed() { ", assuming that is its quota" } else { "" };
-    finding.summary = format!("{}: {now} of {}{perhaps}", row.name, row.amount(limit));
+    let mut summary = format!("{}: {now} of {}{perhaps}", row.name, row.amount(limit));
     match (is_full, row.reached.p50) {
         (false, Some(middle)) => {
             let day = |at: Micros| time::format(at).get(..10).unwrap_or_default().to_owned();
             let early = row.reached.p10.map_or(String::new(), |at| format!("10th percentile {}", day(at)));
             let late =
                 row.reached.p90.map_or_else(|| "90th beyond the horizon".to_owned(), |at| format!("90th {}", day(at)));
-            finding.summary += &format!("; reaches its limit around {} (median; {early}, {late})", day(middle));
+            summary += &format!("; reaches its limit around {} (median; {early}, {late})", day(middle));
         }
-        _ => finding.summary += "; at its limit now",
+        _ => summary += "; at its limit now",
     }
     let since = |at: Option<Micros>| at.map(|at| (at - target.grid.end()) as f64 / DAY as f64);
-    let numbers = [
-        ("days_left", Some(days)),
-        ("p10_days", since(row.reached.p10)),
-        ("p90_days", since(row.reached.p90)),
-        ("probability", Some(probability)),
-        ("growth_per_week", forecast.growth_per_week),
-        ("current", row.current()),
-        ("limit", Some(limit)),
-    ];
-    finding.evidence = numbers
-        .into_iter()
-        .filter(|(_, value)| value.is_some())
-        .map(|(name, value)| (name.to_owned(), number(value)))
-        .collect();
-    finding.evidence.insert("limit_from".to_owned(), target.limit_from.clone().into());
-    finding.evidence.insert("limit_is_assumed".to_owned(), target.limit_is_assumed().into());
-    finding.remedy = match target.limit_is_assumed() {
-        true => "give its quota with --etcd-quota (etcd's --quota-backend-bytes; see the metric \
+    let evidence = serde_json::json!({
+        "days_left": number(Some(days)),
+        "p10_days": number(since(row.reached.p10)),
+        "p90_days": number(since(row.reached.p90)),
+        "probability": number(Some(probability)),
+        "growth_per_week": number(forecast.growth_per_week),
+        "current": number(row.current()),
+        "limit": number(Some(limit)),
+        "limit_from": target.limit_from,
+        "limit_is_assumed": target.limit_is_assumed(),
+    });
+    let remedy = match target.limit_is_assumed() {
+        true => {
+            "give its quota with --etcd-quota (etcd's --quota-backend-bytes; see the metric \
              etcd_server_quota_backend_bytes)"
-            .to_owned(),
-        false => words::remedy(&target.series).to_owned(),
+        }
+        false => words::remedy(&target.series),
     };
+    let finding = Finding::new("forecast-limit-reached", severity, &subject)
+        // Only what is there now is certain.
+        .sure(if is_full { 1.0 } else { probability.min(0.99) })
+        .seen((seen, seen))
+        .summary(summary)
+        .evidence(evidence)
+        .remedy(remedy);
     Some(finding)
 }
 

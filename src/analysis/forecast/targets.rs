@@ -11,6 +11,7 @@ use crate::model::names::{
     APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
     ETCD_DB, ETCD_IN_USE, ETCD_QUOTA, NAMESPACE_USAGE,
 };
+use crate::model::problem::Problem;
 use crate::model::quota::is_bytes;
 use crate::model::series::{DAY, Selector, Series};
 use crate::model::time::Micros;
@@ -38,11 +39,12 @@ pub enum Pick {
 
 impl Pick {
     /// Reads `name{label="value",…}`, or a regular expression on the text of a series.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Problem> {
         match selector(text.trim()) {
             Some(selector) => Ok(Self::Exact(selector)),
             None => Regex::new(text).map(Self::Text).map_err(|error| {
-                format!("'{text}' is neither name{{label=\"value\"}} nor a valid regular expression: {error}")
+                let what = "neither name{label=\"value\"} nor a valid regular expression";
+                Problem::setting(format!("'{text}' is {what}: {error}"))
             }),
         }
     }

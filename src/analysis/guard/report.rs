@@ -8,7 +8,7 @@ use crate::model::input::{Coverage, InputReport};
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros};
 use crate::model::units::{counted, grouped};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Findings that people are shown where they did not say how many.
@@ -264,26 +264,23 @@ fn finding((group, rule, severity): &Row<'_>) -> Finding {
         ("namespace", &first.namespace),
         ("name", named),
     ];
-    let mut finding = Finding::new(&format!("guard-{}", first.kind), *severity, &subject);
-    (finding.first_seen, finding.last_seen) = (time::format(first.at), time::format(group.last));
-    finding.summary = summary(group);
-    let cascade = &group.cascade;
-    let pairs: [(&str, Json); 11] = [
-        ("count", json!(group.count)),
-        ("done", json!(group.done)),
-        ("refused", json!(group.refused)),
-        ("failed", json!(group.failed)),
-        ("unsure", json!(group.unsure)),
-        ("most_in_window", json!(group.most)),
-        ("namespaces", json!(group.namespaces.len())),
-        ("objects", json!(cascade.total())),
-        ("objects_known", json!(cascade.by_databases)),
-        ("owners", json!(group.owners)),
-        ("audit_id", json!(first.audit_id)),
-    ];
-    finding.evidence = pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    finding.remedy = format!("prevention: {}", rule.stopped_by);
-    finding
+    Finding::new(&format!("guard-{}", first.kind), *severity, &subject)
+        .seen((first.at, group.last))
+        .summary(summary(group))
+        .evidence(json!({
+            "count": group.count,
+            "done": group.done,
+            "refused": group.refused,
+            "failed": group.failed,
+            "unsure": group.unsure,
+            "most_in_window": group.most,
+            "namespaces": group.namespaces.len(),
+            "objects": group.cascade.total(),
+            "objects_known": group.cascade.by_databases,
+            "owners": group.owners,
+            "audit_id": first.audit_id,
+        }))
+        .remedy(format!("prevention: {}", rule.stopped_by))
 }
 
 /// What people should know: what the log does not show.

@@ -6,6 +6,7 @@ use crate::analysis::filter::Filter;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::notable::Notable;
 use crate::analysis::rollup::read::{TrafficRow, What, Who};
+use crate::model::problem::Problem;
 
 /// Dimensions that all tables of operations have.
 const KEPT: [Dim; 10] = [
@@ -22,15 +23,15 @@ const KEPT: [Dim; 10] = [
 ];
 
 /// Whether a condition can be answered; if not, what it would take.
-pub fn is_answered(filter: &Filter) -> Result<(), String> {
+pub fn is_answered(filter: &Filter) -> Result<(), Problem> {
     match KEPT.contains(&filter.dim) {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(Problem::unanswered(format!(
             "--where {}: roll-ups do not keep it for dangerous operations; use conditions on {}, or give the audit \
              log itself (docs/rollup.md, section 6)",
             filter.dim.name(),
             KEPT.map(Dim::name).join(", ")
-        )),
+        ))),
     }
 }
 

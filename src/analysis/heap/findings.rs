@@ -2,10 +2,8 @@
 
 use super::measure::{Counted, Lists, Measured};
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, Micros};
 use crate::model::units::{bytes, percent};
 use serde_json::json;
-use std::collections::BTreeMap;
 
 /// Of what is in use, LIST responses dominate from this share on.
 const HELD_SHARE: f64 = 0.3;
@@ -36,25 +34,19 @@ fn found(measured: &Measured<'_>, id: &str, severity: Severity, samples: u64) ->
     let now = || measured.profiles.iter().filter(|profile| profile.when == 1);
     let instances: Vec<&str> =
         now().map(|profile: &Counted| profile.instance.as_str()).filter(|name| !name.is_empty()).collect();
-    let time = |at: Option<Micros>| at.map(time::format).unwrap_or_default();
-    Finding {
-        confidence: if samples < FEW_SAMPLES { 0.6 } else { 0.9 },
-        first_seen: time(now().filter_map(|profile| profile.at).min()),
-        last_seen: time(now().filter_map(|profile| profile.at).max()),
-        remedy: REMEDY.to_owned(),
-        ..Finding::new(id, severity, &[("instance", &instances.join(","))])
+    let finding = Finding::new(id, severity, &[("instance", &instances.join(","))])
+        .sure(if samples < FEW_SAMPLES { 0.6 } else { 0.9 })
+        .remedy(REMEDY);
+    let times = || now().filter_map(|profile| profile.at);
+    match times().min().zip(times().max()) {
+        Some(span) => finding.seen(span),
+        None => finding,
     }
 }
 
-fn numbers(names: [&str; 3], part: u64, all: u64, samples: u64) -> BTreeMap<String, serde_json::Value> {
-    let [part_name, all_name, share_name] = names.map(str::to_owned);
+fn numbers([part_name, all_name, share_name]: [&str; 3], part: u64, all: u64, samples: u64) -> serde_json::Value {
     let share = (part as f64 / all as f64 * 1e6).round() / 1e6;
-    BTreeMap::from([
-        (part_name, json!(part)),
-        (all_name, json!(all)),
-        (share_name, json!(share)),
-        ("samples".to_owned(), json!(samples)),
-    ])
+    json!({part_name: part, all_name: all, share_name: share, "samples": samples})
 }
 
 /// LIST responses are most of what is in use.
@@ -65,21 +57,16 @@ fn held(measured: &Measured<'_>, lists: &Lists) -> Option<Finding> {
         return None;
     }
     let critical = share >= HELD_MOST.0 && part >= HELD_MOST.1;
-    Some(Finding {
-        summary: format!(
+    let severity = if critical { Severity::Critical } else { Severity::Warning };
+    let finding = found(measured, "heap-list-responses", severity, lists.samples)
+        .summary(format!(
             "responses to LIST requests hold {} of {} in use ({})",
             bytes(part as f64),
             bytes(all as f64),
             percent(share)
-        ),
-        evidence: numbers(["list_bytes", "heap_bytes", "list_share"], part, all, lists.samples),
-        ..found(
-            measured,
-            "heap-list-responses",
-            if critical { Severity::Critical } else { Severity::Warning },
-            lists.samples,
-        )
-    })
+        ))
+        .evidence(numbers(["list_bytes", "heap_bytes", "list_share"], part, all, lists.samples));
+    Some(finding)
 }
 
 /// Most of what was allocated was for LIST responses.
@@ -92,21 +79,21 @@ fn made(measured: &Measured<'_>, lists: &Lists, compares: bool) -> Option<Findin
         return None;
     }
     let since = if compares { "between the two profiles" } else { "since the process started" };
-    Some(Finding {
-        summary: format!(
+    let finding = found(measured, "heap-list-allocations", Severity::Warning, lists.samples)
+        .summary(format!(
             "{} of {} allocated {since} were for responses to LIST requests ({})",
             bytes(part as f64),
             bytes(all as f64),
             percent(share)
-        ),
-        evidence: numbers(["list_bytes", "allocated_bytes", "list_share"], part, all, lists.samples),
-        ..found(measured, "heap-list-allocations", Severity::Warning, lists.samples)
-    })
+        ))
+        .evidence(numbers(["list_bytes", "allocated_bytes", "list_share"], part, all, lists.samples));
+    Some(finding)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn of(name: &'static str, lists: Lists) -> Measured<'static> {
         Measured { lists: BTreeMap::from([(name, lists)]), ..Measured::default() }

@@ -6,6 +6,7 @@ use super::measure::{Counted, Measured};
 use super::top::{By, Node};
 use crate::model::flame::short_name;
 use crate::model::input::InputReport;
+use crate::model::problem::Problem;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::stacks::SampleType;
 use crate::model::time::{self, SECOND};
@@ -94,10 +95,14 @@ fn sorted<'n, 's>(
     measured: &'n Measured<'s>,
     columns: &[String],
     shape: &Shape,
-) -> Result<Vec<(&'n Node<'s>, Vec<Value>)>, String> {
+) -> Result<Vec<(&'n Node<'s>, Vec<Value>)>, Problem> {
     let column = shape.sort_by.as_ref().map(|field| {
         let column = columns.iter().position(|column| column == field);
-        column.ok_or_else(|| format!("--sort-by {field}: unknown field; use one of: {}", columns.join(", ")))
+        column.ok_or_else(|| {
+            Problem::setting("unknown field")
+                .at(format!("--sort-by {field}"))
+                .hint(format!("use one of: {}", columns.join(", ")))
+        })
     });
     let column = column.transpose()?;
     let is_change = column.map_or(shape.compares, |column| columns[column].ends_with("_change"));
@@ -290,7 +295,7 @@ fn lead(measured: &Measured<'_>, shape: &Shape) -> Vec<String> {
 }
 
 /// The report; the error says what was asked for in vain.
-pub fn report(measured: &Measured<'_>, inputs: Vec<InputReport>, shape: &Shape) -> Result<Report, String> {
+pub fn report(measured: &Measured<'_>, inputs: Vec<InputReport>, shape: &Shape) -> Result<Report, Problem> {
     let mut columns: Vec<String> = FIELDS.iter().map(|field| (*field).to_owned()).collect();
     if shape.compares {
         columns.extend(CHANGES.iter().map(|field| (*field).to_owned()));

@@ -1,6 +1,7 @@
 //! Which stacks are counted, and how much of each: `--focus`, `--ignore`, `--show-from`, and what the profile's maker
 //! wants left out. The rules are those of pprof (`profile/filter.go`, `profile/prune.go`).
 
+use crate::model::problem::Problem;
 use crate::model::stacks::{Frame, Stacks};
 use regex::Regex;
 
@@ -40,7 +41,7 @@ pub struct Selection<'s> {
 
 impl<'s> Selection<'s> {
     /// Applies the filters; the error says what is wrong with the profile's own.
-    pub fn new(stacks: &'s Stacks, filters: &Filters) -> Result<Self, String> {
+    pub fn new(stacks: &'s Stacks, filters: &Filters) -> Result<Self, Problem> {
         let samples = (0..stacks.samples() as u32).map(|sample| Selected {
             sample,
             start: 0,
@@ -97,12 +98,13 @@ impl<'s> Selection<'s> {
 
     /// Removes what the profile's maker says is of no interest, with all that it calls. Such frames stay where there
     /// is no other caller.
-    fn prune(&mut self) -> Result<(), String> {
+    fn prune(&mut self) -> Result<(), Problem> {
         if self.stacks.drop_frames.is_empty() {
             return Ok(());
         }
         let whole = |name: &str, pattern: &str| {
-            Regex::new(&format!("^({pattern})$")).map_err(|_| format!("its {name} is not a valid regular expression"))
+            Regex::new(&format!("^({pattern})$"))
+                .map_err(|_| Problem::setting(format!("its {name} is not a valid regular expression")))
         };
         let drop = whole("drop_frames", &self.stacks.drop_frames)?;
         let keep = (!self.stacks.keep_frames.is_empty())

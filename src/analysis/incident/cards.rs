@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 /// Cards that are shown.
 const CARDS: usize = 16;
-/// A smaller part of the added work has no card for it alone.
-const MIN_SHARE: f64 = 0.02;
+/// A smaller part of the added work has no card and no line of the timeline for it alone.
+pub(super) const MIN_SHARE: f64 = 0.02;
 /// Kinds of requests that a card names.
 const ASKS: usize = 4;
 

@@ -77,12 +77,11 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
 
 /// An episode as a finding: of whoever lists episodes, and of a report about a surge.
 pub fn finding(own: &Episode) -> Finding {
-    let mut finding = Finding::new("episode", own.grade.severity(), &[("episode", own.id.as_str())]);
-    finding.confidence = own.confidence;
-    (finding.first_seen, finding.last_seen) = (time::format(own.from), time::format(own.to));
-    finding.summary = own.headline.trim_end_matches('.').to_owned();
-    finding.remedy = own.causes.first().map(Cause::remedy).unwrap_or_default();
-    finding
+    Finding::new("episode", own.grade.severity(), &[("episode", own.id.as_str())])
+        .sure(own.confidence)
+        .seen((own.from, own.to))
+        .summary(own.headline.trim_end_matches('.'))
+        .remedy(own.causes.first().map(Cause::remedy).unwrap_or_default())
 }
 
 fn signal(own: &Deviation) -> SignalSpan {

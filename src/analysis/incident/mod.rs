@@ -4,6 +4,7 @@ pub mod answers;
 pub mod cards;
 pub mod causes;
 pub mod charts;
+pub mod episode_report;
 pub mod episodes;
 pub mod pulse;
 pub mod redact;

@@ -168,27 +168,23 @@ fn findings(incident: &Incident) -> Vec<Finding> {
     if let Verdict::Incident(stretch) | Verdict::Surge(stretch) = &incident.verdict {
         let likeliest = incident.causes.first();
         let is_it = |own: &&Episode| (own.from, own.to) == (stretch.from, stretch.to);
-        let mut finding = match (&incident.verdict, incident.episodes.iter().find(is_it)) {
+        let finding = match (&incident.verdict, incident.episodes.iter().find(is_it)) {
             (Verdict::Surge(_), Some(own)) => episodes::finding(own),
             (_, own) => {
                 let grade = own.map_or(Grade::Incident, |own| own.grade);
-                let mut finding = Finding::new("incident", grade.severity(), &[]);
-                finding.confidence = stretch.score;
-                (finding.first_seen, finding.last_seen) = (time::format(stretch.from), time::format(stretch.to));
-                finding.summary =
-                    incident.summary.first().map_or_else(String::new, |line| line.trim_end_matches('.').to_owned());
-                finding.remedy = likeliest.map(Cause::remedy).unwrap_or_default();
-                finding
+                Finding::new("incident", grade.severity(), &[])
+                    .sure(stretch.score)
+                    .seen((stretch.from, stretch.to))
+                    .summary(incident.summary.first().map_or("", |line| line.trim_end_matches('.')))
+                    .remedy(likeliest.map(Cause::remedy).unwrap_or_default())
             }
         };
-        finding.evidence = [
-            ("score".to_owned(), json!(stretch.score)),
-            ("seconds".to_owned(), json!((stretch.to - stretch.from) as f64 / SECOND as f64)),
-            ("cause".to_owned(), json!(likeliest.map(|cause| cause.kind))),
-            ("cause_confidence".to_owned(), json!(likeliest.map(|cause| cause.confidence))),
-        ]
-        .into();
-        all.push(finding);
+        all.push(finding.evidence(json!({
+            "score": stretch.score,
+            "seconds": (stretch.to - stretch.from) as f64 / SECOND as f64,
+            "cause": likeliest.map(|cause| cause.kind),
+            "cause_confidence": likeliest.map(|cause| cause.confidence),
+        })));
     }
     let mut met = BTreeSet::new();
     let reported = incident.sections.iter().flat_map(|section| &section.report.findings);

@@ -1,6 +1,7 @@
 //! Timeline, of all sources on one clock.
 
 use super::answers::Answers;
+use super::cards::MIN_SHARE;
 use super::causes::name;
 use super::suspects::Suspect;
 use crate::analysis::controllers::handovers::Handover;
@@ -21,8 +22,6 @@ use crate::model::units::{bytes, counted, percent, significant};
 const FULL: f64 = 0.9;
 /// Clients that rose and are named.
 const RISEN: usize = 8;
-/// A part of the added work below this is not worth a line.
-const MIN_SHARE: f64 = 0.02;
 
 /// What it is made of.
 #[derive(Debug, Clone, Copy)]

@@ -37,11 +37,7 @@ impl<'f> FileFindings<'f> {
         remedy: &str,
     ) {
         let subject = [&[("path", self.path)], about].concat();
-        let mut finding = Finding::new(id, severity, &subject);
-        finding.summary = summary;
-        finding.evidence =
-            evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
-        remedy.clone_into(&mut finding.remedy);
+        let finding = Finding::new(id, severity, &subject).summary(summary).evidence(evidence.clone()).remedy(remedy);
         self.list.push(finding);
     }
 }

@@ -3,7 +3,7 @@
 use super::verdict::Verdict;
 use crate::analysis::memory::seen::Seen;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, Micros};
+use crate::model::time::Micros;
 
 /// From here on, memory that can't be reclaimed leaves nothing.
 const AT_LIMIT: f64 = 0.95;
@@ -41,14 +41,13 @@ pub fn finding(seen: &Seen, since: Option<Micros>) -> Option<Finding> {
              limit until then. Reclaiming cache does not help",
         ),
     };
-    let mut finding = Finding::new(id, severity, &[("cgroup", &seen.sample.path)]);
-    finding.confidence = seen.judged.confidence;
-    finding.last_seen = time::format(seen.sample.at);
-    finding.first_seen = since.map_or_else(|| finding.last_seen.clone(), time::format);
-    finding.summary =
-        format!("{}: {}: {}", seen.sample.path, seen.judged.verdict.explain(), seen.judged.reasons.join("; "));
-    finding.evidence =
-        seen.judged.evidence.iter().map(|(name, value)| ((*name).to_owned(), serde_json::json!(value))).collect();
-    remedy.clone_into(&mut finding.remedy);
+    let evidence = seen.judged.evidence.iter().map(|(name, value)| ((*name).to_owned(), serde_json::json!(value)));
+    let (path, judged) = (&seen.sample.path, &seen.judged);
+    let finding = Finding::new(id, severity, &[("cgroup", path)])
+        .sure(judged.confidence)
+        .seen((since.unwrap_or(seen.sample.at), seen.sample.at))
+        .summary(format!("{path}: {}: {}", judged.verdict.explain(), judged.reasons.join("; ")))
+        .evidence(evidence.collect())
+        .remedy(remedy);
     Some(finding)
 }

@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::rates::Rates;
 use super::verdict::{FULL_HIGH, SOME_HIGH};
+use crate::model::problem::Problem;
 use crate::model::units::{bytes, percent};
 
 /// Of what a step freed, the share that may be read again before it is enough.
@@ -45,11 +46,16 @@ pub struct Plan {
 }
 
 /// Plans; an error says what is not known.
-pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Plan, String> {
-    let usage = account.usage.ok_or("the cgroup's usage is unknown")?;
-    let reclaimable =
-        account.reclaimable.ok_or("the cgroup's cache is unknown (memory.stat lacks active_file or inactive_file)")?;
-    let limit = || account.limit.ok_or("the limit is unknown; use --until working-set or cache<SIZE");
+pub fn plan(account: &Account, until: Until, most: Most, step: u64) -> Result<Plan, Problem> {
+    let usage = account.usage.ok_or_else(|| Problem::unanswered("the cgroup's usage is unknown"))?;
+    let reclaimable = account.reclaimable.ok_or_else(|| {
+        Problem::unanswered("the cgroup's cache is unknown (memory.stat lacks active_file or inactive_file)")
+    })?;
+    let limit = || {
+        account
+            .limit
+            .ok_or_else(|| Problem::unanswered("the limit is unknown").hint("use --until working-set or cache<SIZE"))
+    };
     let wanted = match until {
         Until::WorkingSet => account.file_inactive.unwrap_or(0),
         Until::Headroom(share) => usage.saturating_sub((limit()? as f64 * (1.0 - share)) as u64),

@@ -125,15 +125,13 @@ impl Health<'_> {
         let mut found = Vec::new();
         let name = if self.instance.name.is_empty() { "etcd" } else { &self.instance.name };
         let mut add = |id: &str, severity, confidence, summary: String, evidence: serde_json::Value, remedy: &str| {
-            let mut finding =
-                Finding::new(id, severity, &[("cluster", &self.instance.cluster), ("instance", &self.instance.name)]);
-            finding.confidence = confidence;
-            finding.first_seen = time::format(self.instance.from);
-            finding.last_seen = time::format(self.instance.to);
-            finding.summary = summary;
-            finding.evidence =
-                evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
-            remedy.clone_into(&mut finding.remedy);
+            let subject = [("cluster", self.instance.cluster.as_str()), ("instance", &self.instance.name)];
+            let finding = Finding::new(id, severity, &subject)
+                .sure(confidence)
+                .seen((self.instance.from, self.instance.to))
+                .summary(summary)
+                .evidence(evidence)
+                .remedy(remedy);
             found.push(finding);
         };
         // A percentile of few observations says little.

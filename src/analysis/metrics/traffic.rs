@@ -5,6 +5,7 @@ use super::facts::{Fact, Facts, verb};
 use super::quantile::Buckets;
 use crate::analysis::filter::Filter;
 use crate::analysis::traffic::report::{Line, Measured, Measures};
+use crate::model::problem::Problem;
 use crate::model::time::{Micros, SECOND};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -81,9 +82,9 @@ impl Dim {
 }
 
 impl FromStr for Dim {
-    type Err = String;
+    type Err = Problem;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Problem> {
         if let Some((dim, _)) = Self::ALL.iter().find(|(_, name)| *name == text) {
             return Ok(*dim);
         }
@@ -91,7 +92,7 @@ impl FromStr for Dim {
         let known = crate::analysis::dims::Dim::ALL.iter().any(|(_, name)| *name == text);
         let why = if known { "metrics have no" } else { "there is no dimension" };
         let hint = if known { " (requires audit logs)" } else { "" };
-        Err(format!("{why} '{text}'{hint}; there are: {}", names.join(" ")))
+        Err(Problem::setting(format!("{why} '{text}'{hint}")).hint(format!("there are: {}", names.join(" "))))
     }
 }
 
@@ -135,15 +136,16 @@ impl Query {
     }
 
     /// What makes no sense, in words.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Problem> {
         let flow = self.dims().find(|dim| dim.is_flow());
         let other = self.dims().find(|dim| !dim.is_flow() && !dim.is_of_both());
         match flow.zip(other) {
-            Some((flow, other)) => Err(format!(
-                "metrics count requests by '{}' or by '{}', not by both; use one of them",
+            Some((flow, other)) => Err(Problem::setting(format!(
+                "metrics count requests by '{}' or by '{}', not by both",
                 flow.name(),
                 other.name()
-            )),
+            ))
+            .hint("use one of them")),
             None => Ok(()),
         }
     }

@@ -220,23 +220,22 @@ fn finding(quotas: &Quotas, checked: &Checked) -> Option<Finding> {
         ("resource", gauge.key.resource.as_str()),
         ("owner", checked.owner.as_str()),
     ];
-    let mut finding = Finding::new(id, level.severity(), &subject);
-    (finding.first_seen, finding.last_seen) = (time::format(quotas.at), time::format(quotas.at));
-    finding.summary = format!("{} of namespace {}: {}", gauge.key.resource, gauge.key.namespace, state(gauge));
+    let mut summary = format!("{} of namespace {}: {}", gauge.key.resource, gauge.key.namespace, state(gauge));
     if let Some(full) = gauge.full_at.filter(|_| !is_full) {
-        finding.summary +=
-            &format!("; forecast full on {} at its trend", time::format(full).get(..10).unwrap_or_default());
+        summary += &format!("; forecast full on {} at its trend", time::format(full).get(..10).unwrap_or_default());
     }
-    let numbers = [("share", gauge.share), ("per_week", gauge.per_week)];
-    finding.evidence = numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-    finding.evidence.insert("used".to_owned(), gauge.used.clone().into());
-    finding.evidence.insert("hard".to_owned(), gauge.hard.clone().into());
-    finding.remedy = match gauge.raise() {
+    let Gauge { share, per_week, used, hard, .. } = gauge;
+    let remedy = match gauge.raise() {
         Some(proposed) => format!("raise it to {proposed} (plimsoll quota propose), or delete unused objects"),
         None => {
             "delete unused objects or lower requests, or raise the quota: plimsoll quota propose computes it".to_owned()
         }
     };
+    let finding = Finding::new(id, level.severity(), &subject)
+        .seen((quotas.at, quotas.at))
+        .summary(summary)
+        .evidence(json!({"share": share, "per_week": per_week, "used": used, "hard": hard}))
+        .remedy(remedy);
     Some(finding)
 }
 

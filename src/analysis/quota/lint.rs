@@ -7,6 +7,7 @@ use crate::model::quota::{Quotas, Usage};
 use crate::model::report::{Finding, Severity};
 use crate::model::time;
 use crate::model::units::counted;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What to look for.
@@ -159,20 +160,18 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
         let asks = missing.iter().any(|resource| resource.starts_with("requests."));
         let id = if asks { "quota-no-requests" } else { "quota-no-limits" };
         let severity = if asks { Severity::Warning } else { Severity::Info };
-        let mut finding = Finding::new(id, severity, &[("namespace", &namespace), ("kind", &kind), ("name", &name)]);
         let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
-        finding.summary = format!("{kind} {namespace}/{name} has containers without {}", missing.join(", "));
-        finding.evidence.insert("missing".to_owned(), missing.join(",").into());
-        finding.evidence.insert("pods".to_owned(), pods.into());
-        finding.remedy = if asks {
+        let remedy = if asks {
             "set requests in the pod template, or give the namespace a LimitRange with defaults (quota propose \
              --limit-range): a quota rejects pods without requests, and the scheduler places them anywhere"
-                .to_owned()
         } else {
             "set a memory limit in the pod template, or give the namespace a LimitRange with a default: without it \
              one leak can use the node's memory"
-                .to_owned()
         };
+        let finding = Finding::new(id, severity, &[("namespace", &namespace), ("kind", &kind), ("name", &name)])
+            .summary(format!("{kind} {namespace}/{name} has containers without {}", missing.join(", ")))
+            .evidence(json!({"missing": missing.join(","), "pods": pods}))
+            .remedy(remedy);
         findings.push(finding);
     }
 }
@@ -187,11 +186,10 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
     for (namespace, pods) in
         pods.iter().filter(|(namespace, _)| is_wanted(namespace) && !with_quota.contains(**namespace))
     {
-        let mut finding = Finding::new("quota-none", Severity::Warning, &[("namespace", namespace)]);
-        finding.summary = format!("namespace {namespace} has {} and no ResourceQuota", counted(*pods, "pod"));
-        finding.evidence.insert("pods".to_owned(), (*pods).into());
-        finding.remedy =
-            "set a quota (quota propose): without one it can use the whole cluster, and etcd's space".to_owned();
+        let finding = Finding::new("quota-none", Severity::Warning, &[("namespace", namespace)])
+            .summary(format!("namespace {namespace} has {} and no ResourceQuota", counted(*pods, "pod")))
+            .evidence(json!({"pods": pods}))
+            .remedy("set a quota (quota propose): without one it can use the whole cluster, and etcd's space");
         findings.push(finding);
     }
     for (name, namespace) in objects.namespaces.iter().filter(|(name, _)| is_wanted(name)) {
@@ -206,12 +204,12 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
                 .any(|(found, value)| matches_key(found) && !value.is_empty())
         };
         if !rules.owner_keys.iter().any(is_named) {
-            let mut finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)]);
-            finding.summary = format!("namespace {name} has no owner");
-            finding.evidence.insert("looked_for".to_owned(), rules.owner_keys.join(",").into());
-            finding.remedy = format!(
-                "add a label or annotation: kubectl label namespace {name} team=…; quota alert notifies owners"
-            );
+            let finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)])
+                .summary(format!("namespace {name} has no owner"))
+                .evidence(json!({"looked_for": rules.owner_keys.join(",")}))
+                .remedy(format!(
+                    "add a label or annotation: kubectl label namespace {name} team=…; quota alert notifies owners"
+                ));
             findings.push(finding);
         }
     }
@@ -241,20 +239,20 @@ fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut 
                 ("kind", &workload.kind),
                 ("name", &workload.name),
             ];
-            let mut finding = Finding::new("quota-refuses-silent-pods", Severity::Critical, &subject);
-            finding.summary = format!(
-                "{} {}/{} can't create pods: quota {} limits {}, and its containers don't set them",
-                workload.kind,
-                workload.namespace,
-                workload.name,
-                quota.name,
-                missing.join(", ")
-            );
-            finding.evidence.insert("missing".to_owned(), missing.join(",").into());
-            finding.remedy =
-                "set them in the pod template, or give the namespace a LimitRange with defaults (quota propose \
-                 --limit-range)"
-                    .to_owned();
+            let finding = Finding::new("quota-refuses-silent-pods", Severity::Critical, &subject)
+                .summary(format!(
+                    "{} {}/{} can't create pods: quota {} limits {}, and its containers don't set them",
+                    workload.kind,
+                    workload.namespace,
+                    workload.name,
+                    quota.name,
+                    missing.join(", ")
+                ))
+                .evidence(json!({"missing": missing.join(",")}))
+                .remedy(
+                    "set them in the pod template, or give the namespace a LimitRange with defaults (quota propose \
+                     --limit-range)",
+                );
             findings.push(finding);
         }
     }
@@ -293,10 +291,9 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                 ];
                 // With room for one the rollout goes on, but slowly.
                 let severity = if *each > room { Severity::Critical } else { Severity::Warning };
-                let mut finding = Finding::new("quota-blocks-rollout", severity, &subject);
                 let room =
                     if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
-                finding.summary = format!(
+                let summary = format!(
                     "a rollout of {} {}/{} requires {} more {} at once ({}), and quota {} has {} left: it {}",
                     workload.kind,
                     workload.namespace,
@@ -308,15 +305,16 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                     room,
                     if severity == Severity::Critical { "stands still" } else { "goes slowly" }
                 );
-                for (name, value) in [("used", standing.used), ("hard", standing.hard), ("wanted", all), ("left", room)]
-                {
-                    finding.evidence.insert(name.to_owned(), value.to_string().into());
-                }
-                finding.evidence.insert("surge".to_owned(), workload.surge.into());
-                finding.remedy =
-                    "raise the quota (quota propose), or set maxSurge to 0 so that old pods are deleted before new \
-                     ones are created"
-                        .to_owned();
+                let [used, hard, wanted, left] =
+                    [standing.used, standing.hard, all, room].map(|amount| amount.to_string());
+                let surge = workload.surge;
+                let finding = Finding::new("quota-blocks-rollout", severity, &subject)
+                    .summary(summary)
+                    .evidence(json!({"used": used, "hard": hard, "wanted": wanted, "left": left, "surge": surge}))
+                    .remedy(
+                        "raise the quota (quota propose), or set maxSurge to 0 so that old pods are deleted before new \
+                         ones are created",
+                    );
                 findings.push(finding);
             }
         }
@@ -337,9 +335,8 @@ fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> boo
         }
         let subject =
             [("namespace", standing.namespace.as_str()), ("quota", &standing.quota), ("resource", &standing.resource)];
-        let mut finding = Finding::new("quota-never-reached", Severity::Info, &subject);
         let most = Quantity::measured(most, standing.hard.form()).unwrap_or_default();
-        finding.summary = format!(
+        let summary = format!(
             "quota {}/{} grants {} {}; in {} days at most {} were used",
             standing.namespace,
             standing.quota,
@@ -348,10 +345,11 @@ fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> boo
             usage.days.len(),
             most
         );
-        finding.evidence.insert("hard".to_owned(), standing.hard.to_string().into());
-        finding.evidence.insert("peak".to_owned(), most.to_string().into());
-        finding.evidence.insert("days".to_owned(), usage.days.len().into());
-        finding.remedy = "lower it (quota propose): unused quota is missing elsewhere, or overcommitted".to_owned();
+        let [hard, peak] = [standing.hard, most].map(|amount| amount.to_string());
+        let finding = Finding::new("quota-never-reached", Severity::Info, &subject)
+            .summary(summary)
+            .evidence(json!({"hard": hard, "peak": peak, "days": usage.days.len()}))
+            .remedy("lower it (quota propose): unused quota is missing elsewhere, or overcommitted");
         findings.push(finding);
     }
 }

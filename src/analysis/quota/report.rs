@@ -139,21 +139,21 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     }
     let mut findings = Vec::new();
     for row in commitments.iter().filter(|row| row.proposed > row.allocatable) {
-        let mut finding = Finding::new("quota-overcommitted", Severity::Info, &[("resource", &row.resource)]);
-        finding.summary = format!(
+        let summary = format!(
             "proposed quotas for {} add up to {}, {} of the nodes' allocatable ({})",
             row.resource,
             row.proposed,
             percent(row.proposed.value() / row.allocatable.value()),
             row.allocatable
         );
-        for (name, value) in [("proposed", row.proposed), ("allocatable", row.allocatable), ("hard", row.hard)] {
-            finding.evidence.insert(name.to_owned(), value.to_string().into());
-        }
-        finding.remedy =
-            "some overcommitment is common, because namespaces rarely peak together; if yours can, add nodes or \
-             lower quotas"
-                .to_owned();
+        let [proposed, allocatable, hard] = [row.proposed, row.allocatable, row.hard].map(|amount| amount.to_string());
+        let finding = Finding::new("quota-overcommitted", Severity::Info, &[("resource", &row.resource)])
+            .summary(summary)
+            .evidence(json!({"proposed": proposed, "allocatable": allocatable, "hard": hard}))
+            .remedy(
+                "some overcommitment is common, because namespaces rarely peak together; if yours can, add nodes or \
+                 lower quotas",
+            );
         findings.push(finding);
     }
     let commitment = |row: &Commitment| {

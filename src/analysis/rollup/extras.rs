@@ -8,7 +8,7 @@ use super::extra_rows::{Cascades, Count, Load};
 use super::keys::Keys;
 use super::leases::{self, LeaseKey, Leases, Named};
 use super::notable::{self, Notable, is_control_plane};
-use super::operations::{Created, CreatedKey, Operations};
+use super::operations::{Created, CreatedKey, MAX_CREATED, Operations};
 use super::shared::Shared;
 use super::tiles::{OTHER_KEY, Progress, Scale, Tiles, sorted};
 use super::writers::{Busy, PairKey, Turns};
@@ -157,14 +157,14 @@ impl Extras {
         let long = span.map_or(0, |(first, last)| last - first);
         let (operations, operations_dropped) = self.operations.finish();
         ExtraTables {
-            load: sorted(self.load.finish(long, keys), keys),
-            omitted: sorted(self.omitted.finish(long, keys), keys),
-            cascades: sorted(self.cascades.finish(long, keys), keys),
-            refusals: sorted(self.refusals.finish(long, keys), keys),
-            operations,
+            load: sorted(self.load.finish(long, keys), keys).into(),
+            omitted: sorted(self.omitted.finish(long, keys), keys).into(),
+            cascades: sorted(self.cascades.finish(long, keys), keys).into(),
+            refusals: sorted(self.refusals.finish(long, keys), keys).into(),
+            operations: operations.into(),
             operations_dropped,
-            created: self.created.into_rows(),
-            leases: self.leases.finish(length, keys),
+            created: self.created.into_rows().into(),
+            leases: self.leases.finish(length, keys).into(),
             without: self.without,
             ..ExtraTables::default()
         }
@@ -174,20 +174,30 @@ impl Extras {
 /// The tables, finished.
 #[derive(Debug, Default)]
 pub(super) struct ExtraTables {
-    pub(super) load: Vec<(i64, u64, Load)>,
-    pub(super) omitted: Vec<(i64, u64, Count)>,
-    pub(super) cascades: Vec<(i64, u64, Cascades)>,
-    pub(super) refusals: Vec<(i64, u64, Refusals)>,
-    pub(super) operations: Vec<Notable>,
+    pub(super) load: Shared<(i64, u64, Load)>,
+    pub(super) omitted: Shared<(i64, u64, Count)>,
+    pub(super) cascades: Shared<(i64, u64, Cascades)>,
+    pub(super) refusals: Shared<(i64, u64, Refusals)>,
+    pub(super) operations: Shared<Notable>,
     pub(super) operations_dropped: u64,
-    pub(super) created: Vec<(CreatedKey, Calls)>,
-    pub(super) leases: Vec<(i64, LeaseKey, Run<Named>)>,
+    pub(super) created: Shared<(CreatedKey, Calls)>,
+    pub(super) leases: Shared<(i64, LeaseKey, Run<Named>)>,
     pub(super) writes: Shared<Busy>,
     pub(super) alternations: Shared<(PairKey, Turns)>,
     pub(super) without: BTreeSet<String>,
 }
 
 impl ExtraTables {
+    /// Whether nothing of the tables of rare events was folded or dropped.
+    pub(super) fn is_all(&self) -> bool {
+        let folded = [
+            self.omitted.iter().any(|(_, key, _)| *key == OTHER_KEY),
+            self.cascades.iter().any(|(_, key, _)| *key == OTHER_KEY),
+            self.refusals.iter().any(|(_, key, _)| *key == OTHER_KEY),
+        ];
+        self.operations_dropped == 0 && !folded.contains(&true) && self.created.len() < MAX_CREATED
+    }
+
     /// Hands the rows of one of these tables, as text, to `each`; false if there is no such table.
     pub(super) fn rows(&self, keys: &Keys, table: &str, each: &mut dyn FnMut(Vec<String>)) -> bool {
         let numbers = |numbers: &[i64]| numbers.iter().map(i64::to_string).collect::<Vec<_>>();

@@ -14,6 +14,7 @@ use crate::analysis::guard::consequences::{Deletions, Place};
 use crate::analysis::quota::refused::{Refusals, Refused};
 use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey, VERBS};
 use crate::model::histogram::Histogram;
+use crate::model::problem::Problem;
 use crate::model::rollup::{Cells, Rows, TableSpec};
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND};
@@ -24,7 +25,7 @@ const CLASSES: [&str; 8] = ["", "0xx", "1xx", "2xx", "3xx", "4xx", "5xx", "other
 
 impl Loader {
     /// Takes rows of one of these tables; of others nothing.
-    pub(super) fn take_extra(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), String> {
+    pub(super) fn take_extra(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), Problem> {
         let one = match spec.name {
             "load" => Self::load,
             "operations" => Self::operation,
@@ -40,7 +41,8 @@ impl Loader {
         self.part.extras.get_or_insert_default();
         let cells = &rows.columns;
         (0..rows.count).try_for_each(|row| {
-            one(self, cells, row).map_err(|what| format!("{} of row {} is not a value of a roll-up", what, row + 1))
+            one(self, cells, row)
+                .map_err(|what| Problem::malformed(format!("{} of row {} is not a value of a roll-up", what, row + 1)))
         })
     }
 
@@ -355,7 +357,7 @@ impl Rollup {
     /// Runs of writes to leases.
     pub fn leases(&self) -> HashMap<Lease, Vec<Run>> {
         let mut all: HashMap<Lease, Vec<Run>> = HashMap::new();
-        for (_, lease, run) in &self.extra.leases {
+        for (_, lease, run) in self.extra.leases.iter() {
             let (lease, run) = leases::in_words((lease, run), &self.keys);
             all.entry(lease).or_default().push(run);
         }

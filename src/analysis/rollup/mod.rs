@@ -193,8 +193,10 @@ impl Part {
         self
     }
 
-    /// Keeps what it takes to report windows of it.
+    /// Makes all tables, and keeps what it takes to report windows of it; the observers are to be
+    /// [whole](Observer::whole).
     pub fn with_steps(mut self) -> Self {
+        self.extras = Some(Box::default());
         self.steps = Some(Steps::default());
         self
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const MAX_OF_A_KIND: usize = 10_000;
 
 /// Rows of `created`: those that come first by their texts.
-const MAX_CREATED: usize = 20_000;
+pub(super) const MAX_CREATED: usize = 20_000;
 
 /// Operations by kind.
 #[derive(Debug, Default)]

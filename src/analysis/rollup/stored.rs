@@ -15,6 +15,7 @@ use crate::analysis::dims::{Dim, service_account_of};
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::event::Level;
 use crate::model::histogram::Histogram;
+use crate::model::problem::Problem;
 use crate::model::rollup::{Cells, Manifest, Rows, TableSpec};
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND, together};
@@ -115,7 +116,7 @@ impl Loader {
     }
 
     /// Takes rows of a table.
-    pub fn take(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), String> {
+    pub fn take(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), Problem> {
         let one = match spec.name {
             "traffic" => Self::traffic,
             "pulse" => Self::pulse,
@@ -131,7 +132,8 @@ impl Loader {
         };
         let cells = &rows.columns;
         (0..rows.count).try_for_each(|row| {
-            one(self, cells, row).map_err(|what| format!("{} of row {} is not a value of a roll-up", what, row + 1))
+            one(self, cells, row)
+                .map_err(|what| Problem::malformed(format!("{} of row {} is not a value of a roll-up", what, row + 1)))
         })
     }
 

@@ -160,7 +160,7 @@ impl Rollup {
             Undone::Start { at, key, open } => {
                 let load = LoadKey::of(self.keys.traffic.get(key), &self.keys);
                 let load = self.keys.extra.loads.find(&load).map_or(super::tiles::OTHER_KEY, u64::from);
-                if let Some(row) = find(&mut self.extra.load, tile(at, length), load) {
+                if let Some(row) = find(self.extra.load.own(), tile(at, length), load) {
                     row.requests = row.requests.saturating_sub(1);
                     row.open = row.open.saturating_sub(u64::from(open));
                 }

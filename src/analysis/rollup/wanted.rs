@@ -2,6 +2,7 @@
 
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
+use crate::model::problem::Problem;
 use crate::model::rollup::{TABLES, TableSpec};
 use crate::model::time::Micros;
 
@@ -102,13 +103,13 @@ impl Tables {
 const EVERYWHERE: [Dim; 4] = [Dim::User, Dim::ServiceAccount, Dim::Agent, Dim::Cluster];
 
 /// Whether a condition can be answered from clients alone; if not, what it would take.
-pub fn is_answered(filter: &Filter) -> Result<(), String> {
+pub fn is_answered(filter: &Filter) -> Result<(), Problem> {
     match EVERYWHERE.contains(&filter.dim) {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(Problem::unanswered(format!(
             "--where {}: not all tables of a roll-up have it; use conditions on {}, or name the log itself",
             filter.dim.name(),
             EVERYWHERE.map(Dim::name).join(", ")
-        )),
+        ))),
     }
 }

@@ -25,9 +25,10 @@ impl Rollup {
         let overlaps = |(first, last): (Micros, Micros)| first < to && last >= from;
         let is_all = |own: &Option<(Micros, Micros)>| own.is_none_or(overlaps);
         let with_rest = match wanted.tables {
-            Tables::Requests => false,
             Tables::Clients => true,
-            _ => return None,
+            // Its seams are not held.
+            Tables::All | Tables::OperationsOfSome => return None,
+            _ => false,
         };
         let begun: Vec<_> = held
             .steps
@@ -38,17 +39,17 @@ impl Rollup {
                 (tile, u64::from(long.key), row)
             })
             .collect();
-        let traffic = of_time(&self.traffic, bounds);
+        let traffic = self.traffic.of_time(bounds);
         let open = traffic.iter().chain(&begun).map(|(_, _, row)| row.open).sum();
         let clients = self.clients.only(|(_, client)| with_rest && is_all(&client.span));
         Some(Self {
             keys: Arc::clone(&self.keys),
             traffic,
             begun,
-            extra: if with_rest { self.writers_within(bounds) } else { ExtraTables::default() },
-            pulse: of_time(&self.pulse, bounds),
-            facts: if with_rest { of_time(&self.facts, bounds) } else { Shared::default() },
-            sources: if with_rest { of_time(&self.sources, bounds) } else { Shared::default() },
+            extra: self.extra_within(wanted.tables, bounds),
+            pulse: self.pulse.of_time(bounds),
+            facts: if with_rest { self.facts.of_time(bounds) } else { Shared::default() },
+            sources: if with_rest { self.sources.of_time(bounds) } else { Shared::default() },
             objects: self.objects.only(|(_, _, object)| with_rest && is_all(&object.span)),
             notable: self.notable.only(|one| with_rest && (from..to).contains(&one.at)),
             clients: if clients.len() == self.clients.len() { clients } else { clipped(&clients, bounds) },
@@ -65,17 +66,34 @@ impl Rollup {
         })
     }
 
-    /// Of the tables beside those of clients the ones about writers: minutes that begin in the window, and pairs that
-    /// took turns in it.
-    fn writers_within(&self, (from, to): (Micros, Micros)) -> ExtraTables {
-        let place = |at: Micros| self.extra.writes.partition_point(|(minute, ..)| minute.saturating_mul(SECOND) < at);
+    /// Of the tables beside those of clients the ones that are wanted. Operations have exact times, writes count in the
+    /// minute that begins in the window, and of pairs of writers and of pods that somebody created all is taken that
+    /// the window may show the end of: as of a stored roll-up.
+    fn extra_within(&self, tables: Tables, bounds: (Micros, Micros)) -> ExtraTables {
+        let (from, to) = bounds;
         let overlaps = |(first, last): (Micros, Micros)| first < to && last >= from;
-        ExtraTables {
-            writes: self.extra.writes.between(place(from), place(to)),
-            alternations: self.extra.alternations.only(|(_, turns)| turns.span.is_none_or(overlaps)),
-            without: self.extra.without.clone(),
-            ..ExtraTables::default()
+        let begun = |(first, _): (Micros, Micros)| first < to;
+        let mut extra = ExtraTables { without: self.extra.without.clone(), ..ExtraTables::default() };
+        for spec in tables.specs() {
+            match spec.name {
+                "load" => extra.load = self.extra.load.of_time(bounds),
+                "omitted" => extra.omitted = self.extra.omitted.of_time(bounds),
+                "cascades" => extra.cascades = self.extra.cascades.of_time(bounds),
+                "refusals" => extra.refusals = self.extra.refusals.of_time(bounds),
+                "leases" => extra.leases = self.extra.leases.of_time(bounds),
+                "operations" => {
+                    extra.operations = self.extra.operations.only(|one| (from..to).contains(&one.at));
+                    extra.operations_dropped = self.extra.operations_dropped;
+                }
+                "created" => extra.created = self.extra.created.only(|(_, calls)| calls.span.is_none_or(begun)),
+                "writes" => extra.writes = self.extra.writes.of_time(bounds),
+                "alternations" => {
+                    extra.alternations = self.extra.alternations.only(|(_, turns)| turns.span.is_none_or(overlaps));
+                }
+                _ => {}
+            }
         }
+        extra
     }
 
     /// Bounds that are those of tiles, or lie where nothing is.
@@ -121,16 +139,23 @@ impl Rollup {
         !(is_folded || by_user && kubelets())
     }
 
+    /// Whether nothing of rare events was folded or dropped: whether what they show of a window is what the log shows.
+    pub fn has_all_rare(&self) -> bool {
+        self.extra.is_all()
+    }
+
     /// Keeps beside the tables what its windows are derived from.
     pub(super) fn hold(&mut self, steps: Steps) {
         self.held = Some(StepWindow { steps: Arc::new(steps), bounds: (Micros::MIN, Micros::MAX) });
     }
 }
 
-/// The rows of some tiles.
-fn of_time<V>(rows: &Shared<(i64, u64, V)>, (from, to): (Micros, Micros)) -> Shared<(i64, u64, V)> {
-    let place = |at: Micros| rows.partition_point(|(second, ..)| second.saturating_mul(SECOND) < at);
-    rows.between(place(from), place(to))
+impl<K, V> Shared<(i64, K, V)> {
+    /// The rows of some tiles.
+    fn of_time(&self, (from, to): (Micros, Micros)) -> Self {
+        let place = |at: Micros| self.partition_point(|(second, ..)| second.saturating_mul(SECOND) < at);
+        self.between(place(from), place(to))
+    }
 }
 
 type Client = (super::clients::ClientKey, super::clients::Client);

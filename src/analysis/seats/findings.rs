@@ -4,9 +4,9 @@
 use super::{Capture, LevelNow, SeatUse, Seats};
 use crate::model::apf::Moment;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{Micros, SECOND};
 use crate::model::units::{counted, duration, percent};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A request that waits so long is not just between two that execute: a healthy level lets requests wait milliseconds.
@@ -35,18 +35,9 @@ fn finding(id: &str, severity: Severity, capture: &Capture, level: &str, user: &
         ("priority_level", level),
         ("user", user),
     ];
-    let mut finding = Finding::new(id, severity, &subject);
     // What the last arrival shows is the least that it can be.
-    finding.confidence =
-        if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
-    finding.first_seen = time::format(capture.at);
-    finding.last_seen = finding.first_seen.clone();
-    finding
-}
-
-fn evidence(finding: &mut Finding, evidence: Json) {
-    let given = evidence.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    finding.evidence = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let confidence = if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
+    Finding::new(id, severity, &subject).sure(confidence).seen((capture.at, capture.at))
 }
 
 fn ms(wait: Option<Micros>) -> Option<i64> {
@@ -72,10 +63,9 @@ fn called(user: &str) -> &str {
 fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Finding>) {
     let Some(oldest) = level.oldest_wait.filter(|wait| *wait >= LONG_WAIT) else { return };
     // How long a request may wait depends on --request-timeout, which is not known here: no wait alone is critical.
-    let mut waits = finding("apf-level-waits", Severity::Warning, capture, name, "");
     let of_limit = level.limits[1].or(level.limits[0]).map(|limit| format!(" of {limit}")).unwrap_or_default();
     let held = level.seats.map_or_else(String::new, |seats| format!("; {seats}{of_limit} seats in use"));
-    waits.summary = format!(
+    let summary = format!(
         "in priority level {name}{} {} in queues, the oldest for {}{held}",
         of_instance(capture),
         if level.queued == 1 {
@@ -85,15 +75,20 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         },
         duration(oldest),
     );
-    "the rows show who holds and who queues for seats; throttle that client, give it a FlowSchema and level of its \
-     own, or give this level more shares"
-        .clone_into(&mut waits.remedy);
-    evidence(
-        &mut waits,
-        json!({"queued": level.queued, "executing": level.executing, "oldest_wait_ms": ms(Some(oldest)),
+    let waits = finding("apf-level-waits", Severity::Warning, capture, name, "")
+        .summary(summary)
+        .evidence(json!({
+            "queued": level.queued,
+            "executing": level.executing,
+            "oldest_wait_ms": ms(Some(oldest)),
             "seats": level.seats,
-               "seats_queued": level.seats_queued, "limit": level.limits[1].or(level.limits[0])}),
-    );
+            "seats_queued": level.seats_queued,
+            "limit": level.limits[1].or(level.limits[0]),
+        }))
+        .remedy(
+            "the rows show who holds and who queues for seats; throttle that client, give it a FlowSchema and level \
+             of its own, or give this level more shares",
+        );
     found.push(waits);
     let users = users(level);
     let demand: u64 = users.iter().map(|(_, held)| held.demand()).sum();
@@ -106,8 +101,7 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
     // apart.
     let Some(others_wait) = others_wait else { return };
     let severity = if others_wait >= LONG_WAIT { Severity::Warning } else { Severity::Info };
-    let mut one = finding("apf-one-user", severity, capture, name, user);
-    one.summary = format!(
+    let summary = format!(
         "{} accounts for {} of the used and requested seats of priority level {name}{}: {} executing, {} queued; \
          others wait up to {}",
         called(user),
@@ -117,41 +111,50 @@ fn waits(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Findin
         most.queued,
         duration(others_wait),
     );
-    "plimsoll clients on the audit log lists this client's findings; a FlowSchema with its own priority level \
-     isolates it"
-        .clone_into(&mut one.remedy);
-    evidence(
-        &mut one,
-        json!({"demand_share": share(most.demand(), demand), "seats_executing": most.seats,
+    let one = finding("apf-one-user", severity, capture, name, user)
+        .summary(summary)
+        .evidence(json!({
+            "demand_share": share(most.demand(), demand),
+            "seats_executing": most.seats,
             "seats_queued": most.seats_queued,
-               "executing": most.executing, "queued": most.queued, "others_oldest_wait_ms": ms(Some(others_wait))}),
-    );
+            "executing": most.executing,
+            "queued": most.queued,
+            "others_oldest_wait_ms": ms(Some(others_wait)),
+        }))
+        .remedy(
+            "plimsoll clients on the audit log lists this client's findings; a FlowSchema with its own priority level \
+             isolates it",
+        );
     found.push(one);
 }
 
 fn refuses(capture: &Capture, name: &str, level: &LevelNow, found: &mut Vec<Finding>) {
     let Some((refused, micros)) = level.refused.filter(|(refused, _)| *refused > 0) else { return };
-    let mut refuses = finding("apf-level-rejects", Severity::Warning, capture, name, "");
     let users = users(level);
     let held: u64 = users.iter().map(|(_, held)| held.seats).sum();
     let most = users.iter().max_by_key(|(_, held)| held.seats).filter(|(_, most)| most.seats > 0);
     let who = most.map_or_else(String::new, |(user, most)| {
         format!("; {} holds {} of {} seats", called(user), most.seats, level.seats.unwrap_or(held))
     });
-    refuses.summary = format!(
+    let summary = format!(
         "priority level {name}{} rejected {} in {}{who}",
         of_instance(capture),
         counted(refused, "request"),
         duration(micros)
     );
-    "rejected clients get 429 and should back off; find who sends most to this level, or give the level more shares \
-     or queues"
-        .clone_into(&mut refuses.remedy);
-    evidence(
-        &mut refuses,
-        json!({"rejected": refused, "seconds": micros as f64 / SECOND as f64, "seats": level.seats,
-               "holder": most.map(|(user, _)| *user), "holder_seats": most.map(|(_, held)| held.seats)}),
-    );
+    let refuses = finding("apf-level-rejects", Severity::Warning, capture, name, "")
+        .summary(summary)
+        .evidence(json!({
+            "rejected": refused,
+            "seconds": micros as f64 / SECOND as f64,
+            "seats": level.seats,
+            "holder": most.map(|(user, _)| *user),
+            "holder_seats": most.map(|(_, held)| held.seats),
+        }))
+        .remedy(
+            "rejected clients get 429 and should back off; find who sends most to this level, or give the level more \
+             shares or queues",
+        );
     found.push(refuses);
 }
 

@@ -10,6 +10,7 @@ use crate::analysis::rollup::read::{RequestKey, TrafficRow, What, Who};
 use crate::analysis::rollup::steps::ArrivalCount;
 use crate::analysis::rollup::stored::of_subject;
 use crate::analysis::traffic::OTHER;
+use crate::model::problem::Problem;
 use crate::model::time::{self, Micros, SECOND};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -50,14 +51,14 @@ fn is_timed(dim: Dim) -> bool {
 }
 
 /// Whether a roll-up can answer; if not, what it would take.
-pub fn is_answered(query: &Query) -> Result<(), String> {
+pub fn is_answered(query: &Query) -> Result<(), Problem> {
     let dims = query.by.iter().copied().chain(query.filters.iter().map(|filter| filter.dim));
     match dims.into_iter().find(|dim| !KEPT.contains(dim)) {
-        Some(dim) => Err(format!(
+        Some(dim) => Err(Problem::unanswered(format!(
             "roll-ups do not keep {}; give the audit log itself. Roll-ups keep {}",
             dim.name(),
             KEPT.iter().filter(|dim| **dim != Dim::Client).map(|dim| dim.name()).collect::<Vec<_>>().join(" ")
-        )),
+        ))),
         None => Ok(()),
     }
 }
@@ -90,19 +91,22 @@ struct Counted {
 }
 
 /// Breaks a roll-up of the query's time down; says what it would take where that can't be done.
-pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, String> {
+pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
     is_answered(query)?;
     let tile = rollup.tile_seconds();
     let is_minute = |dim: &Dim| *dim == Dim::Minute;
     let is_by_minute = query.by.iter().any(is_minute) || query.filters.iter().any(|filter| is_minute(&filter.dim));
     if is_by_minute && tile > 60 {
-        return Err(format!("the roll-up's tiles are {tile} s long; minutes are not available"));
+        return Err(
+            Problem::unanswered(format!("the roll-up's tiles are {tile} s long")).hint("minutes are not available")
+        );
     }
     if let Some(interval) = query.interval.filter(|interval| interval % (tile * SECOND) != 0) {
-        return Err(format!(
-            "--interval {} s: the roll-up's tiles are {tile} s long; use a multiple",
+        return Err(Problem::unanswered(format!(
+            "--interval {} s: the roll-up's tiles are {tile} s long",
             interval / SECOND
-        ));
+        ))
+        .hint("use a multiple"));
     }
     let subjects = rollup.subjects();
     let index = |second: i64| query.interval.map(|interval| (second * SECOND).div_euclid(interval) * interval);

@@ -197,7 +197,7 @@ fn fenced(
     matched: &Matched,
     context: &mut Context<'_>,
 ) -> Result<(Vec<Client>, Refused, Medians), Error> {
-    let cluster_only = format!("cluster={cluster}").parse().map_err(Error::Usage)?;
+    let cluster_only = format!("cluster={cluster}").parse().map_err(Error::usage)?;
     let Selection { since, until, .. } = *analysed.selection;
     let query = Query {
         by: vec![Dim::User, Dim::FlowSchema],

@@ -1,15 +1,13 @@
 //! What is put into a bundle beside what the apiservers give: files, cgroups of this machine, metrics pages by URL.
 
-use super::taker::{Taker, stamp};
+use super::taker::Taker;
 use crate::actions::bundle::part;
 use crate::cli::Error;
-use crate::model::time::Micros;
+use crate::jobs::captures::{group, page, stamp};
 use crate::sources::arguments::{expand, is_live, is_url};
-use crate::sources::cgroup::{self, Machine};
+use crate::sources::cgroup;
 use crate::sources::content::Content;
-use crate::sources::find;
 use crate::sources::open::{Place, recognise};
-use crate::sources::wanted::Wanted;
 use crate::sources::{archive, archive_names};
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,9 +17,6 @@ use std::path::{Path, PathBuf};
 /// Why a database is not copied.
 const NO_DATABASE: &str = "an etcd database contains all Secrets, and changes while it is copied; take a snapshot \
      with --include-etcd";
-
-/// Bytes of a metrics page that are taken.
-const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// What is taken again and again: metrics pages by URL, and cgroups.
 pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
@@ -57,27 +52,6 @@ pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A metrics page, and the instance that gave it.
-pub(in crate::commands) fn page(url: &str, at: Micros) -> Result<(String, Vec<u8>), String> {
-    let mut found = find::find(&[url.to_owned()], Wanted::Pages, at);
-    if let Some(error) = found.errors.first() {
-        return Err(error.to_string());
-    }
-    let folder = found.pages.pop().ok_or_else(|| format!("{url}: not a metrics page"))?;
-    let mut page = folder.pages.into_iter().next().ok_or_else(|| format!("{url}: not a metrics page"))?;
-    let mut bytes = Vec::new();
-    let reader = page.source.reader().map_err(|error| error.to_string())?;
-    reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| format!("{url}: {error}"))?;
-    Ok((folder.instance, bytes))
-}
-
-/// The files of a cgroup, as one text.
-pub(in crate::commands) fn group(folder: &str) -> Result<String, String> {
-    let machine = Machine::find(Path::new("/")).map_err(|error| error.to_string())?;
-    let below = machine.below(Path::new(folder)).ok_or_else(|| format!("{folder}: no longer a cgroup"))?;
-    machine.group(&below).copy().map_err(|error| format!("{folder}: {error}"))
 }
 
 /// Looks at what was named before anything is asked of the cluster: a typing error should not cost a collection.

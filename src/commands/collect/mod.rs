@@ -9,20 +9,16 @@ mod taker;
 use crate::actions::bundle::{ARCHIVE, BundleWriter, part};
 use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
-use crate::commands::etcd::AccessFlags;
+use crate::jobs::etcd_pull::AccessFlags;
 use crate::model::time::{self, SECOND};
 use crate::sources::etcd::pull::Endpoint;
 use crate::sources::live::Cluster;
 use crate::sources::watcher::Watcher;
-#[cfg(feature = "tui")]
-pub(super) use also::{group, page};
 use redact::StagingFolder;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use taker::Taker;
-#[cfg(feature = "tui")]
-pub(super) use taker::stamp;
 
 /// Arguments of `plimsoll collect`.
 #[derive(Debug, clap::Args)]

@@ -1,12 +1,13 @@
 //! Taking what a cluster gives, one thing after the other.
 
 use super::also;
-use super::taker::{Taker, stamp};
+use super::taker::Taker;
 use crate::actions::bundle::part;
 use crate::actions::fresh::Fresh;
 use crate::cli::repeat::sleep_until;
 use crate::cli::{Context, Error};
-use crate::commands::etcd::pull_one;
+use crate::jobs::captures::stamp;
+use crate::jobs::etcd_pull::pull;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::apf;
 use crate::sources::clock::now;
@@ -195,7 +196,7 @@ impl Taker<'_> {
             "the bundle will hold a snapshot of etcd, including all Secrets; anyone who can read it can read them",
         )?;
         for endpoint in &self.args.endpoints {
-            match pull_one(endpoint, access, &mut file, context) {
+            match pull(endpoint, access, &mut file, context) {
                 Ok(_) => {
                     let mut whole = File::open(file.path()).map_err(unwritten)?;
                     return self

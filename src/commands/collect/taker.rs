@@ -3,7 +3,7 @@
 use super::Args;
 use crate::actions::bundle::BundleWriter;
 use crate::actions::fresh::Fresh;
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros};
 use crate::sources::audit::strip::{self, Stripped};
 use crate::sources::clock::now;
 use crate::sources::live::{Cluster, LiveError};
@@ -83,11 +83,6 @@ pub(super) struct Taker<'a> {
     /// What was taken out of audit logs.
     stripped: Stripped,
     pub(super) stop: Arc<AtomicBool>,
-}
-
-/// A time as it stands in a file's name: Unix seconds and milliseconds.
-pub(in crate::commands) fn stamp(at: Micros) -> String {
-    format!("{}.{:03}", at / SECOND, at % SECOND / 1000)
 }
 
 /// What a packed file is called where it is written plain.

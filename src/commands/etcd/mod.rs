@@ -15,10 +15,6 @@ mod usage;
 
 pub(in crate::commands) use diff::asks as ask_of_diff;
 pub(in crate::commands) use flame::asks as ask_of_flame;
-#[cfg(feature = "live")]
-pub use pull::AccessFlags;
-#[cfg(feature = "live")]
-pub(in crate::commands) use pull::one as pull_one;
 
 use super::show;
 use crate::analysis::answer::Answer;

@@ -113,19 +113,21 @@ pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
 impl ForecastOptions {
     /// Reads what is asked, and the files that it names.
     pub(super) fn new(question: &Forecast, now: Micros) -> Result<Self, Error> {
-        let usage = |flag: &'static str| move |why: String| Error::Usage(format!("{flag}: {why}"));
+        fn usage<P: std::fmt::Display>(flag: &'static str) -> impl Fn(P) -> Error {
+            move |problem| Error::Usage(format!("{flag}: {problem}"))
+        }
         let patterns = question.limits.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>();
         let patterns = patterns.map_err(usage("--limit"))?;
         let mut given = GivenLimits { patterns, etcd_quota: question.etcd_quota, ..GivenLimits::default() };
         if let Some(path) = question.limits_file.as_deref().map(Path::new) {
-            given.listed = limits::limits(path).map_err(Error::Input)?;
+            given.listed = limits::limits(path).map_err(Error::input)?;
             given.list = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         }
         let events = question.events.as_deref().map(Path::new);
-        let events = events.map_or(Ok(Vec::new()), limits::events).map_err(Error::Input)?;
+        let events = events.map_or(Ok(Vec::new()), limits::events).map_err(Error::input)?;
         let picks = question.select.iter().map(|text| Pick::parse(text)).collect::<Result<Vec<_>, _>>();
         let picks = picks.map_err(usage("--select"))?;
-        let plan = Plan::parse(&question.additions, question.nodes, question.from).map_err(Error::Usage)?;
+        let plan = Plan::parse(&question.additions, question.nodes, question.from).map_err(Error::usage)?;
         let with_observed = !plan.is_empty();
         Ok(Self {
             step: question.step.map_or(Step::Auto, Step::Of),

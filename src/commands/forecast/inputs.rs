@@ -4,6 +4,7 @@ use super::asked::{ForecastOptions, Step};
 use crate::cli::{Context, Error};
 use crate::model::grid::{Gathering, HOUR, History, SERIES, UNWANTED};
 use crate::model::input::InputReport;
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::series::{DAY, Day, Point, Selector, Series};
 use crate::model::time::{Micros, format};
 use crate::model::units::{counted, duration};
@@ -209,11 +210,11 @@ struct SeriesSink<'a, 'g> {
 }
 
 impl Sink for SeriesSink<'_, '_> {
-    fn series(&mut self, series: &Series) -> Result<usize, String> {
+    fn series(&mut self, series: &Series) -> Result<usize, Problem> {
         if series.name.is_empty() {
-            return Err("the series has no name".to_owned());
+            return Err(Problem::malformed("the series has no name"));
         }
-        self.all.series(series).ok_or_else(|| format!("more than {SERIES} series"))
+        self.all.series(series).ok_or_else(|| Problem::new(ProblemKind::TooLarge, format!("more than {SERIES} series")))
     }
 
     fn sample(&mut self, series: usize, at: Micros, value: f64) -> Taken {
@@ -249,10 +250,10 @@ fn file(
             }
             Ok(input(imported.samples, None))
         }
-        Err(refused) if all.len() == before => Err(Error::Input(refused)),
+        Err(refused) if all.len() == before => Err(Error::input(refused)),
         Err(refused) => {
             context.lost(format!("{refused}; the data before it is used"))?;
-            Ok(input(0, Some(refused)))
+            Ok(input(0, Some(refused.to_string())))
         }
     }
 }

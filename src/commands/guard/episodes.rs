@@ -1,15 +1,12 @@
 //! `plimsoll guard episodes`: list episodes, or report them live.
 
 use super::mail::{Mail, MailFlags};
-use crate::analysis::incident::episodes::finding;
+use crate::analysis::incident::episode_report::{news_report, report};
 use crate::analysis::incident::watch::Watching;
 use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
 use crate::inputs::load;
-use crate::model::alert::EpisodeNews;
-use crate::model::episode::{Episode, Grade, State};
-use crate::model::report::{Report, Table, Value};
-use crate::model::time::{self, Micros};
+use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::clock::now;
 use crate::views::Format;
@@ -18,8 +15,6 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether to stop.
 const TICK: Duration = Duration::from_millis(100);
-const SCHEMA: &str = "plimsoll.guard.episodes/v1";
-const COLUMNS: [&str; 9] = ["id", "grade", "state", "from", "to", "cause", "confidence", "user", "headline"];
 
 /// Arguments of `plimsoll guard episodes`.
 #[derive(Debug, clap::Args)]
@@ -101,7 +96,7 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let news = watching.news(&episodes);
         reported += news.len() as u64;
         if !news.is_empty() {
-            context.print(&lines(&news), FailOn::Never)?;
+            context.print(&news_report(&news), FailOn::Never)?;
             context.settings.style.headers &= !matches!(context.settings.format, Format::Csv);
         }
         if let Some(mail) = &mut mail {
@@ -118,86 +113,4 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         mail.end(context)?;
     }
     context.notice(format!("judged {}, reported {}", counted(rounds, "time"), counted(reported, "change")))
-}
-
-fn cells(own: &Episode) -> Vec<Value> {
-    let cause = own.causes.first();
-    vec![
-        own.id.as_str().into(),
-        own.grade.name().into(),
-        own.state.name().into(),
-        time::format(own.from).as_str().into(),
-        time::format(own.to).as_str().into(),
-        cause.map_or("", |cause| cause.kind).into(),
-        cause.map_or(0.0, |cause| cause.confidence).into(),
-        cause.and_then(|cause| cause.subject_of("user")).unwrap_or_default().into(),
-        own.headline.as_str().into(),
-    ]
-}
-
-fn table(rows: Vec<Vec<Value>>) -> Table {
-    Table { name: "episodes".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() }
-}
-
-/// All episodes, in order of time.
-pub(in crate::commands) fn report(episodes: &[Episode]) -> Report {
-    let of = |grade: Grade| episodes.iter().filter(|own| own.grade == grade).count() as u64;
-    let ongoing = episodes.iter().filter(|own| own.state == State::Ongoing).count() as u64;
-    let lead = match episodes.len() as u64 {
-        0 => "No episode found: requests, latency and errors stayed near their baseline.".to_owned(),
-        count => format!("{}, {ongoing} ongoing.", counted(count, "episode")),
-    };
-    let line = |own: &Episode| format!("{}  {}", time::second(own.from), own.headline);
-    Report {
-        schema: SCHEMA.to_owned(),
-        lead: std::iter::once(lead).chain(episodes.iter().map(line)).collect(),
-        totals: [
-            ("outages", Grade::Outage),
-            ("incidents", Grade::Incident),
-            ("degraded", Grade::Degraded),
-            ("surges", Grade::Surge),
-        ]
-        .map(|(name, grade)| (name.to_owned(), Value::Count(of(grade))))
-        .into_iter()
-        .chain([("ongoing".to_owned(), Value::Count(ongoing))])
-        .collect(),
-        people: Some(Vec::new()),
-        findings: episodes.iter().map(finding).collect(),
-        findings_shown: Some(0),
-        table: table(episodes.iter().map(cells).collect()),
-        ..Report::default()
-    }
-}
-
-/// The news, one line each.
-fn lines(news: &[EpisodeNews]) -> Report {
-    let line = |own: &EpisodeNews| {
-        let at = if own.is_over { own.to } else { own.from };
-        let what = match (own.is_over, own.is_worse) {
-            (true, _) => "over",
-            (_, true) => "worse",
-            _ => "begins",
-        };
-        format!("{} {what:<6} {}", time::second(at), own.headline)
-    };
-    let row = |own: &EpisodeNews| -> Vec<Value> {
-        vec![
-            own.id.as_str().into(),
-            own.grade.as_str().into(),
-            if own.is_over { "ended" } else { "ongoing" }.into(),
-            time::format(own.from).as_str().into(),
-            time::format(own.to).as_str().into(),
-            own.cause.as_str().into(),
-            Value::None,
-            own.user.as_str().into(),
-            own.headline.as_str().into(),
-        ]
-    };
-    Report {
-        schema: SCHEMA.to_owned(),
-        lead: news.iter().map(line).collect(),
-        people: Some(Vec::new()),
-        table: table(news.iter().map(row).collect()),
-        ..Report::default()
-    }
 }

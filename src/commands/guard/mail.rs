@@ -5,7 +5,7 @@ use crate::actions::notify::store::{self, State, Store};
 use crate::analysis::guard::message;
 use crate::analysis::quota::owners;
 use crate::cli::{Context, Error, duration_parser};
-use crate::commands::messages;
+use crate::jobs::messages;
 use crate::model::alert::{Config, EpisodeNews, GuardEvent, Message, Owner};
 use crate::model::time::Micros;
 use crate::model::units::counted;
@@ -52,7 +52,7 @@ impl Mail {
     /// `None` without `--alerts`.
     pub(super) fn open(flags: &MailFlags) -> Result<Option<Self>, Error> {
         let Some(path) = &flags.alerts else { return Ok(None) };
-        let config = alerts::read(path).map_err(Error::Usage)?;
+        let config = alerts::read(path).map_err(Error::usage)?;
         let owner = match &flags.owner {
             Some(name) if !config.owners.iter().any(|owner| owner.name == *name) => {
                 let names: Vec<&str> = config.owners.iter().map(|owner| owner.name.as_str()).collect();

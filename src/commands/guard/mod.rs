@@ -15,11 +15,10 @@ use crate::cli::{Context, Error};
 use crate::inputs::rollup::Observe;
 use crate::inputs::selection::Selection;
 use crate::model::event::Timed;
+use crate::model::problem::Problem;
 use crate::model::question::{self, Question};
 use crate::model::time::Micros;
 use clap::Subcommand;
-#[cfg(feature = "serve")]
-pub(super) use episodes::report as episodes_report;
 
 /// Arguments of `plimsoll guard`.
 #[derive(Debug, clap::Args)]
@@ -60,7 +59,7 @@ impl Observe for Watch {
     fn take(all: &mut Batch, batch: Batch) {
         all.take(batch);
     }
-    fn stored(selection: &Selection) -> Result<Tables, String> {
+    fn stored(selection: &Selection) -> Result<Tables, Problem> {
         selection.filters.iter().try_for_each(stored::is_answered)?;
         Ok(if selection.filters.is_empty() { Tables::Operations } else { Tables::OperationsOfSome })
     }

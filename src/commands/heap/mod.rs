@@ -271,7 +271,7 @@ pub(super) fn compared(before: &[Taken], after: &[Taken]) -> Result<(Vec<Pair>, 
         for (when, side) in [before, after].into_iter().enumerate() {
             for one in side.iter().filter(|one| !same || one.instance == instance) {
                 let number = kind(one, None)?;
-                let selection = Selection::new(&one.profile.stacks, &Filters::default()).map_err(Error::Input)?;
+                let selection = Selection::new(&one.profile.stacks, &Filters::default()).map_err(Error::input)?;
                 let Profile { path, stacks, .. } = &*one.profile;
                 let (path, samples) = (path.clone(), stacks.samples());
                 // Older programs and the text form may not say how seldom they look.
@@ -358,7 +358,7 @@ fn table(what: &What, by: By, before: &[Taken], now: &[Taken], context: &Context
         top: context.settings.top,
         full_names: context.settings.format != Format::Table,
     };
-    report(&measured, inputs, &shape).map(Answer::of).map_err(Error::Usage)
+    report(&measured, inputs, &shape).map(Answer::of).map_err(Error::usage)
 }
 
 /// Draws a flame graph.

@@ -218,7 +218,7 @@ fn one(
     };
     let plan = match planned {
         Ok(plan) => plan,
-        Err(why) => return refuse(outcome, why),
+        Err(why) => return refuse(outcome, why.to_string()),
     };
     outcome.plan = Some(plan.clone());
     match args.method.map_or_else(|| Method::choose(group), Ok) {

@@ -55,7 +55,7 @@ impl Flags {
 /// The configuration, with what the question says instead.
 pub(super) fn config(question: &question::QuotaCheck) -> Result<Config, Error> {
     let mut config = match &question.alerts {
-        Some(path) => alerts::read(Path::new(path)).map_err(Error::Usage)?,
+        Some(path) => alerts::read(Path::new(path)).map_err(Error::usage)?,
         None => alerts::none(),
     };
     let set = config.thresholds;

@@ -1,8 +1,10 @@
 //! `plimsoll record import`: samples of others.
 
-use super::{KeepFlags, failed, look_after};
 use crate::actions::store::{Appended, Sample, SeriesId, Writer, open_or_make};
 use crate::cli::{Context, Error};
+use crate::inputs::recording::failed;
+use crate::jobs::recorder::{KeepFlags, look_after};
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::series::Series;
 use crate::model::time::Micros;
 use crate::model::units::counted;
@@ -72,18 +74,18 @@ impl Batches<'_, '_> {
         });
         self.batch.clear();
         result.map_err(|error| {
-            let text = error.to_string();
+            let problem = Problem::new(ProblemKind::Io, error.to_string());
             self.error = Some(error);
-            text
+            problem
         })
     }
 }
 
 impl Sink for Batches<'_, '_> {
-    fn series(&mut self, series: &Series) -> Result<usize, String> {
+    fn series(&mut self, series: &Series) -> Result<usize, Problem> {
         let id = self.writer.series(series);
-        self.ids
-            .push(id.ok_or_else(|| format!("{series}: a name may have letters, digits, _ and :, and at most 32 KiB"))?);
+        let what = "a name may have letters, digits, _ and :, and at most 32 KiB";
+        self.ids.push(id.ok_or_else(|| Problem::malformed(what).at(series))?);
         Ok(self.ids.len() - 1)
     }
 

@@ -2,8 +2,9 @@
 
 use crate::actions::web::WebAnswer;
 use crate::analysis::answer::Answer;
+use crate::analysis::incident::episode_report;
 use crate::cli::{Context, Error, FailOn, Io, Settings, Shown, parse_time};
-use crate::commands::{self, guard, report};
+use crate::commands::{self, report};
 use crate::inputs::load;
 use crate::model::question::{Balance, Bounds, Clients, Controllers, GuardEvents, Question, Report, Traffic};
 use crate::model::report::{Finding, Severity};
@@ -206,7 +207,7 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
         ApiRequest::Episodes(sources, bounds) => context.compose(json, |context| {
             let (mut episodes, _) = load::episodes(sources, *bounds, context)?;
             episodes.sort_by_key(|own| own.from);
-            context.print(&guard::episodes_report(&episodes), FailOn::Never)?;
+            context.print(&episode_report::report(&episodes), FailOn::Never)?;
             Ok("application/json")
         }),
         ApiRequest::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {

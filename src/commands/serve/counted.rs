@@ -175,7 +175,7 @@ impl Counted {
                 let wanted = Wanted { with_seams: true, tables: Tables::All, ..Wanted::default() };
                 let mut loader = Loader::new(wanted);
                 for (part, of_part) in [(&before, &of_before), (&rollup, &manifest)] {
-                    rolled::take_part(&mut loader, Tables::All, part, of_part).map_err(Error::Input)?;
+                    rolled::take_part(&mut loader, Tables::All, part, of_part).map_err(Error::input)?;
                 }
                 Relists::from_rollup(&loader.finish()).without(&theirs)
             }

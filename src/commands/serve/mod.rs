@@ -6,13 +6,14 @@ mod counted;
 mod posted;
 mod published;
 
-use super::record::{self, KeepFlags};
 use crate::actions::fresh;
 use crate::actions::web::{Access, Tls, WebServer};
 use crate::analysis::list_route::Minor;
 use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, KubeFlags, parse_every};
 use crate::inputs::recording::Recording;
+use crate::jobs::recorder::{KeepFlags, Recorder};
+use crate::jobs::samples::Taker;
 use crate::sources::arguments::is_url;
 use crate::sources::clock::now;
 use counted::Counted;
@@ -154,7 +155,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         None => Some(Temporary::make()?),
     };
     let folder = args.store.as_deref().unwrap_or_else(|| temporary.as_ref().map_or(Path::new(""), |own| &own.0));
-    let mut recorder = record::Recorder::open(folder, &args.keep)?;
+    let mut recorder = Recorder::open(folder, &args.keep)?;
     let posted = Arc::new(Posted::open(folder)?);
     let sources: Vec<String> = args.sources.iter().cloned().chain([posted.source()]).collect();
     let mut counted = Counted::open(&recorder.store, usize::from(args.max_clients), args.k8s_version, context)?;
@@ -170,8 +171,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.notice(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
     let mut logs = Recording::new(Duration::ZERO);
-    let mut taker = (!args.sources.is_empty())
-        .then(|| record::Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store));
+    let mut taker =
+        (!args.sources.is_empty()).then(|| Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store));
     let stop = stop_signal()?;
     let mut next = Instant::now();
     let mut judged: Option<Instant> = None;

@@ -6,7 +6,7 @@ use super::objects::objects;
 use super::pace::{Pace, retry_after};
 use super::shared::{Shared, locked};
 use crate::cli::Settings;
-use crate::commands::collect;
+use crate::jobs::captures;
 use crate::model::cause::Source;
 use crate::model::report::Severity;
 use crate::sources::apf;
@@ -146,8 +146,8 @@ pub(super) fn again(shared: &Arc<Shared>, source: String) {
         loop {
             let (at, began) = (now(), Instant::now());
             let taken = match crate::sources::arguments::is_url(&source) {
-                true => collect::page(&source, at).map(|(instance, bytes)| ("metrics", instance, bytes)),
-                false => collect::group(&source).map(|text| {
+                true => captures::page(&source, at).map(|(instance, bytes)| ("metrics", instance, bytes)),
+                false => captures::group(&source).map(|text| {
                     let name =
                         std::path::Path::new(&source).file_name().unwrap_or_default().to_string_lossy().into_owned();
                     ("cgroup", if name.is_empty() { "machine".to_owned() } else { name }, text.into_bytes())

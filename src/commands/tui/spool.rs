@@ -3,7 +3,7 @@
 
 use crate::actions::bundle::{BundleWriter, part, private};
 use crate::actions::fresh::folder as private_folder;
-use crate::commands::collect::stamp;
+use crate::jobs::captures::stamp;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::audit::strip::{self, Stripped};
 use crate::sources::clock::now;

@@ -5,7 +5,7 @@ use super::tests::worker;
 use crate::analysis::answer::Answer;
 use crate::cli::Shown;
 use crate::commands;
-use crate::model::question::{Bounds, Clients, Kind, Question, Traffic};
+use crate::model::question::{Bounds, Clients, GuardEvents, Kind, Question, Traffic};
 use crate::model::report::Report;
 use crate::model::time::{self, SECOND};
 use serde_json::Value;
@@ -136,4 +136,29 @@ fn clients_of_a_window_are_those_of_the_log() {
         }
         assert_eq!(rows(&held).len(), rows(&own).len());
     }
+}
+
+#[test]
+fn dangerous_operations_of_a_window_are_those_of_the_log_which_is_not_read_again() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = unpacked(home.path());
+    let source = home.path().join("audit").to_str().unwrap().to_owned();
+    let (reading, holding) = (worker(), worker().holding(&[&source]));
+    let question =
+        |bounds| Question::GuardEvents(GuardEvents { sources: vec![source.clone()], bounds, ..GuardEvents::default() });
+    let questions: Vec<Question> = windows().into_iter().chain([(None, None)]).map(question).collect();
+    let of_logs: Vec<Value> = questions.iter().map(|question| json(&report(&reading, question))).collect();
+    // Now the logs hold nothing, and only their marks are as they were.
+    for log in &logs {
+        let meta = fs::metadata(log).unwrap();
+        fs::write(log, vec![b'x'; meta.len() as usize]).unwrap();
+        File::options().write(true).open(log).unwrap().set_modified(meta.modified().unwrap()).unwrap();
+    }
+    let mut rows = 0;
+    for (question, own) in questions.iter().zip(of_logs) {
+        let held = json(&report(&holding, question));
+        rows += held["rows"].as_array().unwrap().len();
+        assert_eq!(held, own, "{question:?}");
+    }
+    assert!(rows > 5, "{rows} operations");
 }

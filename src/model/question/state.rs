@@ -2,6 +2,7 @@
 
 use super::requests::value_name;
 use super::{Bounds, Line};
+use crate::model::problem::Problem;
 use crate::model::time::Micros;
 use std::time::Duration;
 
@@ -40,12 +41,12 @@ impl KeysBy {
 }
 
 impl std::str::FromStr for KeysBy {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = Problem;
+    fn from_str(text: &str) -> Result<Self, Problem> {
         let named = Self::NAMED.iter().find(|(name, _)| *name == text).map(|(_, by)| by.clone());
         let label = || text.strip_prefix("label:").filter(|key| !key.is_empty()).map(|key| Self::Label(key.to_owned()));
         named.or_else(label).ok_or_else(|| {
-            "one of prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY".to_owned()
+            Problem::setting("one of prefix, resource, namespace, name-prefix, kind, owner, manager, label:KEY")
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Days on which nobody works: a date on each line, or an iCalendar file with events that last whole days.
 
+use crate::model::problem::Problem;
 use jiff::civil::Date;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,11 +12,11 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 const LASTS: usize = 366;
 
 /// Reads a file; errors name the line.
-pub(super) fn read(path: &Path) -> Result<BTreeSet<Date>, String> {
-    if std::fs::metadata(path).map_err(|error| error.to_string())?.len() > MAX_FILE_BYTES {
-        return Err("too large for a list of holidays".to_owned());
+pub(super) fn read(path: &Path) -> Result<BTreeSet<Date>, Problem> {
+    if std::fs::metadata(path)?.len() > MAX_FILE_BYTES {
+        return Err(Problem::setting("too large for a list of holidays"));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = std::fs::read_to_string(path)?;
     if text.trim_start_matches('\u{feff}').trim_start().starts_with("BEGIN:VCALENDAR") {
         calendar(&text)
     } else {
@@ -24,13 +25,14 @@ pub(super) fn read(path: &Path) -> Result<BTreeSet<Date>, String> {
 }
 
 /// A date each, `#` begins a comment.
-fn lines(text: &str) -> Result<BTreeSet<Date>, String> {
+fn lines(text: &str) -> Result<BTreeSet<Date>, Problem> {
     let mut dates = BTreeSet::new();
     for (number, line) in text.lines().enumerate() {
         let date = line.split('#').next().unwrap_or_default().trim();
         if !date.is_empty() {
-            let parsed =
-                date.parse().map_err(|_| format!("line {}: '{date}' is not a date; write 2026-12-25", number + 1))?;
+            let parsed = date.parse().map_err(|_| {
+                Problem::setting(format!("line {}: '{date}' is not a date", number + 1)).hint("write 2026-12-25")
+            })?;
             dates.insert(parsed);
         }
     }
@@ -39,7 +41,7 @@ fn lines(text: &str) -> Result<BTreeSet<Date>, String> {
 
 /// Events of iCalendar (RFC 5545) that have dates, not times. What recurs is refused: which dates that means is not
 /// known here.
-fn calendar(text: &str) -> Result<BTreeSet<Date>, String> {
+fn calendar(text: &str) -> Result<BTreeSet<Date>, Problem> {
     // Long lines are folded: a line that begins with white space goes on with the one before.
     let mut unfolded: Vec<(usize, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -58,9 +60,9 @@ fn calendar(text: &str) -> Result<BTreeSet<Date>, String> {
             "DTSTART" if within => first = date(value),
             "DTEND" if within => until = date(value),
             "RRULE" | "RDATE" if within && first.is_some() => {
-                return Err(format!(
-                    "line {number}: recurring events are not supported; export the calendar with each date"
-                ));
+                return Err(Problem::setting("recurring events are not supported")
+                    .at(format!("line {number}"))
+                    .hint("export the calendar with each date"));
             }
             "END" if value == "VEVENT" => {
                 within = false;
@@ -99,7 +101,7 @@ mod tests {
             shown(&lines("# 2026\n2026-12-25 # Christmas\n\n 2026-01-01\r\n").unwrap()),
             "2026-01-01 2026-12-25"
         );
-        assert!(lines("2026-01-01\n2026-13-01\n").unwrap_err().starts_with("line 2: '2026-13-01'"));
+        assert!(lines("2026-01-01\n2026-13-01\n").unwrap_err().to_string().starts_with("line 2: '2026-13-01'"));
     }
 
     #[test]
@@ -110,7 +112,7 @@ mod tests {
                     DTSTART:20260102T100000Z\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n";
         assert_eq!(shown(&calendar(text).unwrap()), "2026-05-01 2026-12-24 2026-12-25 2026-12-26");
         let recurs = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20260101\nRRULE:FREQ=YEARLY\nEND:VEVENT\n";
-        assert!(calendar(recurs).unwrap_err().starts_with("line 4"));
+        assert!(calendar(recurs).unwrap_err().to_string().starts_with("line 4"));
         let endless =
             "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:00010101\nDTEND;VALUE=DATE:99990101\nEND:VEVENT\n";
         assert_eq!(calendar(endless).unwrap().len(), LASTS);

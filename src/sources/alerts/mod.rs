@@ -6,6 +6,7 @@ mod holidays;
 use crate::model::alert::{
     Calendar, Channel, ChannelKind, Config, Login, Owner, Secret, Templates, Thresholds, Tls, Url,
 };
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::units::{parse_duration, parse_share};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -168,41 +169,43 @@ pub fn none() -> Config {
 }
 
 /// Reads the configuration. Paths in it are relative to its folder. Secrets are not read yet.
-pub fn read(path: &Path) -> Result<Config, String> {
+pub fn read(path: &Path) -> Result<Config, Problem> {
     let text = load(path)?;
     if text.lines().any(|line| line.trim_end() == "kind: ConfigMap") {
-        return Err(format!(
+        return Err(Problem::setting(format!(
             "{}: a ConfigMap of Kubernetes, not the configuration in it; take that out: kubectl create \
              --dry-run=client \
              -o jsonpath='{{.data.alerts\\.yaml}}' -f {} > alerts.yaml",
             path.display(),
             path.display()
-        ));
+        )));
     }
-    parse(&text, path.parent().unwrap_or(Path::new(""))).map_err(|error| format!("{}: {error}", path.display()))
+    parse(&text, path.parent().unwrap_or(Path::new(""))).map_err(|problem| problem.at(path.display()))
 }
 
-fn load(path: &Path) -> Result<String, String> {
-    let fail = |error: std::io::Error| format!("{}: can't read the alerts configuration: {error}", path.display());
+fn load(path: &Path) -> Result<String, Problem> {
+    let fail = |error: std::io::Error| {
+        let what = format!("can't read the alerts configuration: {error}");
+        Problem::new(ProblemKind::Io, what).at(path.display())
+    };
     if std::fs::metadata(path).map_err(fail)?.len() > MAX_FILE_BYTES {
-        return Err(format!(
-            "{}: larger than {} MiB: not an alerts configuration",
-            path.display(),
-            MAX_FILE_BYTES >> 20
-        ));
+        let what = format!("larger than {} MiB: not an alerts configuration", MAX_FILE_BYTES >> 20);
+        return Err(Problem::new(ProblemKind::TooLarge, what).at(path.display()));
     }
     std::fs::read_to_string(path).map_err(fail)
 }
 
-fn parse(text: &str, folder: &Path) -> Result<Config, String> {
-    let file: File = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+fn parse(text: &str, folder: &Path) -> Result<Config, Problem> {
+    let file: File = serde_yaml_ng::from_str(text).map_err(|error| Problem::setting(error.to_string()))?;
     let share = |name: &str, given: Option<String>, default: f64| match given {
         None => Ok(default),
-        Some(text) => parse_share(&text).ok_or_else(|| format!("{name}: '{text}' is not a share; write 80%")),
+        Some(text) => parse_share(&text)
+            .ok_or_else(|| Problem::setting(format!("'{text}' is not a share")).at(name).hint("write 80%")),
     };
     let time = |name: &str, given: Option<String>, default: &str| {
         let text = given.unwrap_or_else(|| default.to_owned());
-        duration(&text).ok_or_else(|| format!("{name}: '{text}' is not a time; write 90m, 24h, 7d"))
+        duration(&text)
+            .ok_or_else(|| Problem::setting(format!("'{text}' is not a time")).at(name).hint("write 90m, 24h, 7d"))
     };
     let warn = share("warn", file.warn, THRESHOLDS.warn)?;
     let critical = share("critical", file.critical, THRESHOLDS.critical)?;
@@ -212,9 +215,11 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
         if name.is_empty()
             || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
         {
-            return Err(format!("channels: '{name}': a name may have letters, digits, and - _ ."));
+            return Err(
+                Problem::setting(format!("'{name}': a name may have letters, digits, and - _ .")).at("channels")
+            );
         }
-        channels.push(channel(&name, given, folder).map_err(|error| format!("channels: {name}: {error}"))?);
+        channels.push(channel(&name, given, folder).map_err(|problem| problem.at(format!("channels: {name}")))?);
     }
     let always = Owner {
         name: String::new(),
@@ -224,21 +229,21 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
         hours: None,
         critical_any_time: true,
     };
-    let default = owner(file.default, &always, &channels, folder).map_err(|error| format!("default: {error}"))?;
+    let default = owner(file.default, &always, &channels, folder).map_err(|problem| problem.at("default"))?;
     if !default.namespaces.is_empty() {
-        return Err("default: takes no namespaces: it gets all without an owner".to_owned());
+        return Err(Problem::setting("takes no namespaces: it gets all without an owner").at("default"));
     }
     let mut owners: Vec<Owner> = Vec::new();
     for (number, given) in file.owners.into_iter().enumerate() {
         let place = format!("owners: number {} ({})", number + 1, given.name);
         if given.name.is_empty() {
-            return Err(format!("{place}: an owner requires a name"));
+            return Err(Problem::setting("an owner requires a name").at(&place));
         }
         let mut inherited = default.clone();
         inherited.to.clear();
-        let owner = owner(given, &inherited, &channels, folder).map_err(|error| format!("{place}: {error}"))?;
+        let owner = owner(given, &inherited, &channels, folder).map_err(|problem| problem.at(&place))?;
         if owners.iter().any(|known| known.name == owner.name) {
-            return Err(format!("{place}: the name is already in use"));
+            return Err(Problem::setting("the name is already in use").at(&place));
         }
         owners.push(owner);
     }
@@ -258,12 +263,12 @@ fn parse(text: &str, folder: &Path) -> Result<Config, String> {
 }
 
 /// Thresholds that make sense together.
-pub fn thresholds(warn: f64, critical: f64, days: Option<f64>) -> Result<Thresholds, String> {
+pub fn thresholds(warn: f64, critical: f64, days: Option<f64>) -> Result<Thresholds, Problem> {
     if critical < warn {
-        return Err("critical must not be below warn".to_owned());
+        return Err(Problem::setting("critical must not be below warn"));
     }
     if days.is_some_and(|days| !days.is_finite() || days < 0.0) {
-        return Err("days: a number of days, 0 or more".to_owned());
+        return Err(Problem::setting("a number of days, 0 or more").at("days"));
     }
     Ok(Thresholds { warn, critical, days })
 }
@@ -273,7 +278,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Whoever gets mail must have an address.
-fn reachable(config: &Config) -> Result<(), String> {
+fn reachable(config: &Config) -> Result<(), Problem> {
     for owner in config.owners.iter().chain([&config.default]) {
         for name in &owner.channels {
             let channel = config.channels.iter().find(|channel| channel.name == *name);
@@ -282,32 +287,36 @@ fn reachable(config: &Config) -> Result<(), String> {
             );
             if is_mute {
                 let who = if owner.name.is_empty() { "default" } else { owner.name.as_str() };
-                return Err(format!(
-                    "{who}: channel {name} sends mail, but neither it nor the owner has an address; add 'to'"
-                ));
+                return Err(Problem::setting(format!(
+                    "channel {name} sends mail, but neither it nor the owner has an address"
+                ))
+                .at(who)
+                .hint("add 'to'"));
             }
         }
     }
     Ok(())
 }
 
-fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Path) -> Result<Owner, String> {
+fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Path) -> Result<Owner, Problem> {
     let names = given.channels.unwrap_or_else(|| inherited.channels.clone());
     if names.is_empty() {
-        return Err("channels: none is configured, so nobody would be notified".to_owned());
+        return Err(Problem::setting("none is configured, so nobody would be notified").at("channels"));
     }
     if let Some(name) = names.iter().find(|name| !channels.iter().any(|channel| channel.name == **name)) {
         let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
-        return Err(format!("channels: no channel '{name}'; use one of: {}", known.join(" ")));
+        return Err(Problem::setting(format!("no channel '{name}'"))
+            .at("channels")
+            .hint(format!("use one of: {}", known.join(" "))));
     }
-    given.to.iter().try_for_each(|address| is_address(address))?;
+    given.to.iter().try_for_each(|address| is_address(address)).map_err(|problem| problem.at("to"))?;
     let hours = match given.hours {
         None => inherited.hours.clone(),
         Some(Value::String(text)) if text == "always" => None,
         Some(value) => {
-            let hours: HoursFile =
-                serde_yaml_ng::from_value(value).map_err(|error| format!("hours: {error}; or write always"))?;
-            Some(calendar(hours, folder).map_err(|error| format!("hours: {error}"))?)
+            let hours: HoursFile = serde_yaml_ng::from_value(value)
+                .map_err(|error| Problem::setting(format!("{error}")).at("hours").hint("or write always"))?;
+            Some(calendar(hours, folder).map_err(|problem| problem.at("hours"))?)
         }
     };
     Ok(Owner {
@@ -321,54 +330,53 @@ fn owner(given: OwnerFile, inherited: &Owner, channels: &[Channel], folder: &Pat
 }
 
 /// Roughly: the mail library looks closer.
-fn is_address(text: &str) -> Result<(), String> {
+fn is_address(text: &str) -> Result<(), Problem> {
     if text.contains('@') && !text.contains(['\r', '\n']) {
         Ok(())
     } else {
-        Err(format!("to: '{text}' is not an address"))
+        Err(Problem::setting(format!("'{text}' is not an address")))
     }
 }
 
-fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, String> {
+fn calendar(given: HoursFile, folder: &Path) -> Result<Calendar, Problem> {
     let zone = TimeZone::get(&given.zone).map_err(|_| {
-        format!(
-            "zone: '{}' is not a time zone on this machine; write one such as Europe/Berlin, and install tzdata if \
-             missing",
-            given.zone
-        )
+        Problem::setting(format!("'{}' is not a time zone on this machine", given.zone))
+            .at("zone")
+            .hint("write one such as Europe/Berlin, and install tzdata if missing")
     })?;
     let days = match given.days {
-        None => span("Mon-Fri").ok_or("days")?,
+        None => span("Mon-Fri").ok_or_else(|| Problem::setting("days"))?,
         Some(Value::String(text)) => {
-            span(&text).ok_or_else(|| format!("days: '{text}': write Mon-Fri, or [Mon, Wed]"))?
+            span(&text).ok_or_else(|| Problem::setting(format!("'{text}': write Mon-Fri, or [Mon, Wed]")).at("days"))?
         }
         Some(Value::Sequence(items)) => {
             let mut days = [false; 7];
             for item in &items {
-                let day = item
-                    .as_str()
-                    .and_then(weekday)
-                    .ok_or_else(|| format!("days: {item:?} is not one of Mon Tue Wed Thu Fri Sat Sun"))?;
+                let day = item.as_str().and_then(weekday).ok_or_else(|| {
+                    Problem::setting(format!("{item:?} is not one of Mon Tue Wed Thu Fri Sat Sun")).at("days")
+                })?;
                 days[day] = true;
             }
             days
         }
-        Some(_) => return Err("days: write Mon-Fri, or [Mon, Wed]".to_owned()),
+        Some(_) => return Err(Problem::setting("write Mon-Fri, or [Mon, Wed]").at("days")),
     };
     if !days.contains(&true) {
-        return Err("days: the list is empty".to_owned());
+        return Err(Problem::setting("the list is empty").at("days"));
     }
     let minute = |name: &str, text: &str| {
-        minute(text).ok_or_else(|| format!("{name}: '{text}' is not a time of a day; write \"09:00\", in quotes"))
+        minute(text).ok_or_else(|| {
+            Problem::setting(format!("'{text}' is not a time of a day")).at(name).hint("write \"09:00\", in quotes")
+        })
     };
     let (from, to) = (minute("from", &given.from)?, minute("to", &given.to)?);
     if from == 1440 || to == 0 || from == to {
-        return Err("from and to must differ; 00:00 to 24:00 is a whole day".to_owned());
+        return Err(Problem::setting("from and to must differ").hint("00:00 to 24:00 is a whole day"));
     }
     let mut dates = BTreeSet::new();
     for path in given.holidays {
         let path = folder.join(path);
-        dates.extend(holidays::read(&path).map_err(|error| format!("holidays: {}: {error}", path.display()))?);
+        dates.extend(holidays::read(&path).map_err(|problem| problem.at(format!("holidays: {}", path.display())))?);
     }
     Ok(Calendar { zone, days, from, to, holidays: dates })
 }
@@ -402,44 +410,44 @@ fn secret(
     file: Option<PathBuf>,
     variable: Option<String>,
     folder: &Path,
-) -> Result<Option<Secret>, String> {
+) -> Result<Option<Secret>, Problem> {
     match (file, variable) {
-        (Some(_), Some(_)) => Err(format!("{name}-file and {name}-env: give only one")),
+        (Some(_), Some(_)) => Err(Problem::setting(format!("{name}-file and {name}-env: give only one"))),
         (Some(path), None) => Ok(Some(Secret::File(folder.join(path)))),
         (None, Some(variable)) => Ok(Some(Secret::Env(variable))),
         (None, None) => Ok(None),
     }
 }
 
-fn url(plain: Option<String>, file: Option<PathBuf>, variable: Option<String>, folder: &Path) -> Result<Url, String> {
+fn url(plain: Option<String>, file: Option<PathBuf>, variable: Option<String>, folder: &Path) -> Result<Url, Problem> {
     match (plain, secret("url", file, variable, folder)?) {
-        (Some(_), Some(_)) => Err("url, url-file and url-env: give only one".to_owned()),
-        (Some(url), None) => is_url(&url).map(|()| Url::Plain(url)),
+        (Some(_), Some(_)) => Err(Problem::setting("url, url-file and url-env: give only one")),
+        (Some(url), None) => is_url(&url).map(|()| Url::Plain(url)).map_err(|problem| problem.at("url")),
         (None, Some(secret)) => Ok(Url::Secret(secret)),
-        (None, None) => Err("url, url-file or url-env is missing".to_owned()),
+        (None, None) => Err(Problem::setting("url, url-file or url-env is missing")),
     }
 }
 
-fn is_url(text: &str) -> Result<(), String> {
+fn is_url(text: &str) -> Result<(), Problem> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     if rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace)) {
         Ok(())
     } else {
-        Err("url: must begin with https:// or http://".to_owned())
+        Err(Problem::setting("must begin with https:// or http://"))
     }
 }
 
-fn login(user: Option<String>, password: Option<Secret>, token: Option<Secret>) -> Result<Option<Login>, String> {
+fn login(user: Option<String>, password: Option<Secret>, token: Option<Secret>) -> Result<Option<Login>, Problem> {
     match (user, password, token) {
         (None, None, None) => Ok(None),
         (None, None, Some(token)) => Ok(Some(Login::Bearer(token))),
         (Some(user), Some(password), None) => Ok(Some(Login::Basic(user, password))),
-        (_, _, Some(_)) => Err("give a token, or a user with a password, not both".to_owned()),
-        _ => Err("user and password-file (or password-env) require each other".to_owned()),
+        (_, _, Some(_)) => Err(Problem::setting("give a token, or a user with a password, not both")),
+        _ => Err(Problem::setting("user and password-file (or password-env) require each other")),
     }
 }
 
-fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, String> {
+fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Problem> {
     let ways = [
         given.alertmanager.is_some(),
         given.webhook.is_some(),
@@ -448,18 +456,18 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         given.stdout.is_some(),
     ];
     if ways.iter().filter(|is_given| **is_given).count() != 1 {
-        return Err("use one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')".to_owned());
+        return Err(Problem::setting("use one of alertmanager, webhook, slack, smtp and stdout ('stdout: {}')"));
     }
     let (mut way, mut ca_file) = (ChannelKind::Stdout, None);
     if let Some(given) = given.alertmanager {
-        is_url(&given.url)?;
+        is_url(&given.url).map_err(|problem| problem.at("url"))?;
         let password = secret("password", given.password_file, given.password_env, folder)?;
         let login = login(given.user, password, secret("token", given.token_file, given.token_env, folder)?)?;
         let text = given.hold.unwrap_or_else(|| HOLD.to_owned());
         let hold = duration(&text)
             .filter(|hold| !hold.is_zero())
-            .ok_or_else(|| format!("hold: '{text}' is not a time; write 25h"))?;
-        given.link.as_deref().map_or(Ok(()), is_url).map_err(|error| error.replace("url:", "link:"))?;
+            .ok_or_else(|| Problem::setting(format!("'{text}' is not a time")).at("hold").hint("write 25h"))?;
+        given.link.as_deref().map_or(Ok(()), is_url).map_err(|problem| problem.at("link"))?;
         way = ChannelKind::Alertmanager { url: given.url, login, hold, labels: given.labels, link: given.link };
         ca_file = given.ca_file;
     } else if let Some(given) = given.webhook {
@@ -475,19 +483,21 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
         let login = match (given.user, secret("password", given.password_file, given.password_env, folder)?) {
             (None, None) => None,
             (Some(user), Some(password)) => Some((user, password)),
-            _ => return Err("user and password-file (or password-env) require each other".to_owned()),
+            _ => return Err(Problem::setting("user and password-file (or password-env) require each other")),
         };
         let is_here = matches!(given.server.as_str(), "localhost" | "::1") || given.server.starts_with("127.");
         if given.tls == Tls::None && login.is_some() && !is_here {
-            return Err("tls: none would send the password in the clear; use starttls or implicit".to_owned());
+            return Err(Problem::setting("none would send the password in the clear")
+                .at("tls")
+                .hint("use starttls or implicit"));
         }
         let usual = match given.tls {
             Tls::Starttls => 587,
             Tls::Implicit => 465,
             Tls::None => 25,
         };
-        is_address(&given.from).map_err(|error| error.replace("to:", "from:"))?;
-        given.to.iter().try_for_each(|address| is_address(address))?;
+        is_address(&given.from).map_err(|problem| problem.at("from"))?;
+        given.to.iter().try_for_each(|address| is_address(address)).map_err(|problem| problem.at("to"))?;
         let (server, port, tls, from, to) =
             (given.server, given.port.unwrap_or(usual), given.tls, given.from, given.to);
         way = ChannelKind::Smtp { server, port, tls, login, from, to };
@@ -497,20 +507,23 @@ fn channel(name: &str, given: ChannelFile, folder: &Path) -> Result<Channel, Str
 }
 
 /// Texts in a folder, as far as they are there.
-fn templates(folder: &Path) -> Result<Templates, String> {
-    read_templates(folder).map_err(|error| format!("templates: {error}"))
+fn templates(folder: &Path) -> Result<Templates, Problem> {
+    read_templates(folder).map_err(|problem| problem.at("templates"))
 }
 
 /// Reads `subject.txt`, `text.txt` and `slack.txt` in a folder, of which at least one must be there.
-pub fn read_templates(folder: &Path) -> Result<Templates, String> {
+pub fn read_templates(folder: &Path) -> Result<Templates, Problem> {
     let one = |name: &str| match std::fs::read_to_string(folder.join(name)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("{}: {error}", folder.join(name).display())),
+        Err(error) => Err(Problem::setting(format!("{}: {error}", folder.join(name).display()))),
     };
     let found = Templates { subject: one("subject.txt")?, text: one("text.txt")?, slack: one("slack.txt")? };
     if found == Templates::default() {
-        return Err(format!("{}: this folder has none of subject.txt, text.txt and slack.txt", folder.display()));
+        return Err(Problem::setting(format!(
+            "{}: this folder has none of subject.txt, text.txt and slack.txt",
+            folder.display()
+        )));
     }
     Ok(found)
 }

@@ -25,7 +25,7 @@ owners:
   - { name: web, namespaces: [shop], hours: always, to: [web@example.org] }
 "#;
 
-fn read_text(text: &str) -> Result<Config, String> {
+fn read_text(text: &str) -> Result<Config, Problem> {
     parse(text, Path::new("conf"))
 }
 
@@ -78,9 +78,14 @@ fn what_is_wrong_is_said_with_its_place() {
     ] {
         assert!(WHOLE.contains(from), "{from}");
         let error = read_text(&WHOLE.replacen(from, to, 1)).expect_err(to);
-        assert!(error.contains(expected), "{to}: {error}");
+        assert!(error.to_string().contains(expected), "{to}: {error}");
     }
-    assert!(read(Path::new("/nowhere/alerts.yaml")).unwrap_err().starts_with("/nowhere/alerts.yaml: can't read"));
+    assert!(
+        read(Path::new("/nowhere/alerts.yaml"))
+            .unwrap_err()
+            .to_string()
+            .starts_with("/nowhere/alerts.yaml: can't read")
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Cuts the files of a stream into blocks of whole lines.
 
 use crate::model::input::LossKind;
+use crate::model::problem::Problem;
 use crate::sources::open::{Place, Source};
 use std::fs::File;
 use std::io::Read;
@@ -195,7 +196,7 @@ impl Feed {
                 None => match Open::new(source) {
                     Ok(open) => self.open.insert(open),
                     Err(error) => {
-                        let chunk = Chunk { losses: vec![(LossKind::Io, 0, error)], ..Chunk::default() };
+                        let chunk = Chunk { losses: vec![(LossKind::Io, 0, error.to_string())], ..Chunk::default() };
                         let cut = self.cut(What::Lines(chunk), 0);
                         self.file += 1;
                         return Some(cut);
@@ -240,15 +241,15 @@ impl Feed {
 }
 
 impl Open {
-    fn new(source: &mut Source) -> Result<Self, String> {
+    fn new(source: &mut Source) -> Result<Self, Problem> {
         if source.is_seekable()
             && let Place::File(path) = &source.place
         {
-            let file = File::open(path).map_err(|error| error.to_string())?;
+            let file = File::open(path)?;
             return Ok(Self::Ranges { file: Arc::new(file), size: source.size, next: 0 });
         }
         let packed = source.packing != crate::sources::open::Packing::None;
-        let reader = source.reader().map_err(|error| error.to_string())?;
+        let reader = source.reader()?;
         Ok(Self::Sequence(Sequence::new(reader, packed)))
     }
 }

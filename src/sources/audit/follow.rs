@@ -19,6 +19,7 @@ use super::pass::{Counts, Log, Outcome, Parser, Worker};
 use super::settle;
 use crate::model::bundle::Bundle;
 use crate::model::event::{Stream, Timed};
+use crate::model::problem::Problem;
 use crate::model::stray::Days;
 use crate::model::time::Micros;
 use crate::sources::arguments;
@@ -168,8 +169,8 @@ impl Follower {
             let rolled = found.streams.iter().filter(|own| own.is_rolled());
             let files: BTreeSet<&str> = rolled.flat_map(|own| &own.files).map(|file| file.path.as_str()).collect();
             for file in files {
-                let why = "a stored roll-up does not grow, so it can't be followed";
-                follower.errors.push(SourceError::Rolled(format!("{file}: {why}")));
+                let problem = Problem::unanswered("a stored roll-up does not grow, so it can't be followed");
+                follower.errors.push(SourceError::Rolled(problem.at(file)));
             }
             // Until something was read the ends of what is there show what is stray; the present never is.
             follower.parser.kept = settle::guess(&found.streams).and(now());

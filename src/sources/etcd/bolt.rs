@@ -5,6 +5,7 @@
 //! wrong is reported with its page and left out.
 
 use super::map::Data;
+use crate::model::problem::Problem;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -221,18 +222,18 @@ impl Bolt {
     }
 
     /// A page with what it overflows into, and of how many pages that is. `Err` says what is wrong.
-    fn page(&self, id: u64) -> Result<(&[u8], u64), String> {
+    fn page(&self, id: u64) -> Result<(&[u8], u64), Problem> {
         if id < 2 || id >= self.meta.pages {
-            return Err(format!("is not among the database's {} pages", self.meta.pages));
+            return Err(Problem::damaged(format!("is not among the database's {} pages", self.meta.pages)));
         }
         let size = u64::from(self.meta.page_size);
         let slice = |pages: u64| {
             let start = usize::try_from(id.checked_mul(size)?).ok()?;
             self.data.bytes().get(start..start.checked_add(usize::try_from(pages.checked_mul(size)?).ok()?)?)
         };
-        let page = slice(1).ok_or("is beyond the end of the file")?;
+        let page = slice(1).ok_or_else(|| Problem::damaged("is beyond the end of the file"))?;
         if u64_at(page, 0) != id {
-            return Err(format!("is labelled page {}", u64_at(page, 0)));
+            return Err(Problem::damaged(format!("is labelled page {}", u64_at(page, 0))));
         }
         let pages = u64::from(u32_at(page, 12)) + 1;
         match slice(pages).filter(|_| pages == 1 || id + pages <= self.meta.pages) {
@@ -240,7 +241,7 @@ impl Bolt {
                 self.data.looked_at(bytes.len());
                 Ok((bytes, pages))
             }
-            None => Err(format!("overflows into {} pages, more than there are", pages - 1)),
+            None => Err(Problem::damaged(format!("overflows into {} pages, more than there are", pages - 1))),
         }
     }
 
@@ -278,7 +279,7 @@ impl Bolt {
             let (children, fill) = match children {
                 Ok(children) => children,
                 Err(what) => {
-                    damages.add(id, bucket, what);
+                    damages.add(id, bucket, what.to_string());
                     continue;
                 }
             };
@@ -309,23 +310,23 @@ impl Bolt {
     }
 
     /// A leaf page, and of how many pages it is with those that it overflows into.
-    pub fn leaf(&self, id: u64) -> Result<(Leaf<'_>, u64), String> {
+    pub fn leaf(&self, id: u64) -> Result<(Leaf<'_>, u64), Problem> {
         let (bytes, pages) = self.page(id)?;
         match u16_at(bytes, 8) & KINDS {
             LEAF => Ok((Leaf::new(bytes)?, pages)),
-            BRANCH => Err("is a branch where a leaf is required".to_owned()),
-            flags => Err(format!("is neither branch nor leaf (flags {flags:#x})")),
+            BRANCH => Err(Problem::damaged("is a branch where a leaf is required")),
+            flags => Err(Problem::damaged(format!("is neither branch nor leaf (flags {flags:#x})"))),
         }
     }
 
     /// The pages of the stored free-list, and the pages that it lists; `None` where it is not stored, as etcd wants it.
-    pub fn free_list(&self) -> Option<Result<(u64, Vec<u64>), String>> {
+    pub fn free_list(&self) -> Option<Result<(u64, Vec<u64>), Problem>> {
         if self.meta.freelist == u64::MAX {
             return None;
         }
         Some(self.page(self.meta.freelist).and_then(|(bytes, pages)| {
             if u16_at(bytes, 8) & KINDS != FREE {
-                return Err("is not a free-list".to_owned());
+                return Err(Problem::damaged("is not a free-list"));
             }
             // A longer list has its count in front.
             let (count, at) = match u16_at(bytes, 10) {
@@ -334,7 +335,7 @@ impl Bolt {
             };
             let ids = bytes.get(at..).unwrap_or_default().chunks_exact(8);
             if count > ids.len() as u64 {
-                return Err(format!("is a free-list with {count} pages, which is impossible"));
+                return Err(Problem::damaged(format!("is a free-list with {count} pages, which is impossible")));
             }
             Ok((pages, ids.take(count as usize).map(|id| u64_at(id, 0)).collect()))
         }))
@@ -363,13 +364,13 @@ struct Child {
 }
 
 /// The children of a branch page, and how full the page is.
-fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
+fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), Problem> {
     let count = usize::from(u16_at(bytes, 10));
     if u16_at(bytes, 8) & KINDS != BRANCH {
-        return Err("is not a branch".to_owned());
+        return Err(Problem::damaged("is not a branch"));
     }
     if count == 0 || HEADER + count * ELEMENT > bytes.len() {
-        return Err(format!("is a branch with {count} children, which is impossible"));
+        return Err(Problem::damaged(format!("is a branch with {count} children, which is impossible")));
     }
     let mut used = HEADER + count * ELEMENT;
     let mut children = Vec::with_capacity(count);
@@ -377,7 +378,7 @@ fn branch(bytes: &[u8]) -> Result<(Vec<Child>, Fill), String> {
         let at = HEADER + n * ELEMENT;
         let (pos, ksize) = (u32_at(bytes, at) as usize, u32_at(bytes, at + 4) as usize);
         let key = bytes.get(at + pos..(at + pos).saturating_add(ksize));
-        let key = key.ok_or_else(|| format!("has an element ({n}) that reaches beyond it"))?;
+        let key = key.ok_or_else(|| Problem::damaged(format!("has an element ({n}) that reaches beyond it")))?;
         let mut first = [0; 17];
         match key.first_chunk() {
             Some(whole) => first = *whole,
@@ -429,11 +430,11 @@ pub struct Leaf<'p> {
 
 impl<'p> Leaf<'p> {
     /// Checks a page's elements.
-    pub fn new(bytes: &'p [u8]) -> Result<Self, String> {
+    pub fn new(bytes: &'p [u8]) -> Result<Self, Problem> {
         let count = usize::from(u16_at(bytes, 10));
         // 0xFFFF would mean that the count stands elsewhere; only free-lists do that.
         if HEADER + count * ELEMENT > bytes.len() {
-            return Err(format!("is a leaf with {count} elements, which is impossible"));
+            return Err(Problem::damaged(format!("is a leaf with {count} elements, which is impossible")));
         }
         let mut used = HEADER + count * ELEMENT;
         let mut dense = Some((used, used));
@@ -441,7 +442,7 @@ impl<'p> Leaf<'p> {
             let ElementHeader { start, key_bytes, value_bytes, .. } = ElementHeader::read(bytes, n);
             let end = start.saturating_add(key_bytes).saturating_add(value_bytes);
             if end > bytes.len() {
-                return Err(format!("has an element ({n}) that reaches beyond it"));
+                return Err(Problem::damaged(format!("has an element ({n}) that reaches beyond it")));
             }
             dense = match dense {
                 Some((_, _)) if n == 0 => Some((start, end)),

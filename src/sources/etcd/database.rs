@@ -166,7 +166,7 @@ impl Database {
                 database.used.take_overflow(id, pages, "", &mut damages);
                 store.free_list = Some(listed);
             }
-            Some(Err(what)) => damages.add(database.bolt.meta.freelist, "", what),
+            Some(Err(what)) => damages.add(database.bolt.meta.freelist, "", what.to_string()),
             None => {}
         }
         (database.store, database.damages) = (store, damages);
@@ -258,7 +258,7 @@ impl Database {
         if is_inline && !bucket.inline.is_empty() {
             match Leaf::new(&bucket.inline) {
                 Ok(leaf) => take(0, leaf, damages),
-                Err(what) => damages.add(0, &bucket.name, what),
+                Err(what) => damages.add(0, &bucket.name, what.to_string()),
             }
         }
         let mut fills = Vec::new();
@@ -271,7 +271,7 @@ impl Database {
                     fills.push(leaf.fill.share());
                     take(id, leaf, damages);
                 }
-                Err(what) => damages.add(id, &bucket.name, what),
+                Err(what) => damages.add(id, &bucket.name, what.to_string()),
             }
         }
         pages.overflow += overflow;
@@ -382,7 +382,7 @@ impl Database {
                 pages.entries = leaf.len() as u64;
                 take_leaf(0, &leaf, 0, worker, &mut part);
             }
-            Err(what) => part.damages.add(0, KEY, what),
+            Err(what) => part.damages.add(0, KEY, what.to_string()),
         }
         walk.revision = part.revision;
         walk.damages.merge(part.damages);
@@ -414,7 +414,7 @@ impl Database {
                     let (leaf, pages) = match self.bolt.leaf(id) {
                         Ok(read) => read,
                         Err(what) => {
-                            mine.damages.add(id, KEY, what);
+                            mine.damages.add(id, KEY, what.to_string());
                             continue;
                         }
                     };

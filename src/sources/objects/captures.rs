@@ -2,6 +2,7 @@
 
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::time::Micros;
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
@@ -37,7 +38,7 @@ pub enum CaptureError {
         /// The file.
         path: String,
         /// Where and what.
-        what: String,
+        what: Problem,
     },
 }
 
@@ -100,7 +101,7 @@ pub fn find(arguments: &[String]) -> Captures {
                         // It is an audit log, whose damage whoever reads logs reports.
                         Err(_) if source.content == Content::AuditDocument => continue,
                         Err(what) => {
-                            let is_template = is_template(&bytes, &what);
+                            let is_template = is_template(&bytes, &what.to_string());
                             let path = path.clone();
                             let error = if is_template {
                                 CaptureError::Template { path }
@@ -192,6 +193,8 @@ fn modified(place: &Place) -> Option<Micros> {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, CaptureError> {
-    whole(source, MAX_FILE_BYTES)?
-        .ok_or_else(|| CaptureError::Malformed { path: source.path.clone(), what: "longer than 2 GiB".to_owned() })
+    whole(source, MAX_FILE_BYTES)?.ok_or_else(|| CaptureError::Malformed {
+        path: source.path.clone(),
+        what: Problem::new(ProblemKind::TooLarge, "longer than 2 GiB"),
+    })
 }

@@ -1,5 +1,7 @@
 //! Pages of lists as they may be kept: without what may be a secret, and without what shows nothing here and is long.
 
+use super::read::not;
+use crate::model::problem::Problem;
 use serde_json::Value;
 
 /// Where containers stand.
@@ -24,13 +26,13 @@ pub struct Page {
 ///
 /// Left out are variables, commands, arguments and probes of containers, what `kubectl apply` wrote last, the fields
 /// that `managedFields` lists (who manages them stays), and CA bundles.
-pub fn page(bytes: &[u8]) -> Result<Page, String> {
-    let mut document: Value = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
+pub fn page(bytes: &[u8]) -> Result<Page, Problem> {
+    let mut document: Value = serde_json::from_slice(bytes).map_err(|error| not("JSON", &error))?;
     let objects = match document.get("items") {
         Some(Value::Array(items)) => items.len() as u64,
         // An empty list is `null` in what the apiserver writes.
         Some(Value::Null) => 0,
-        _ => return Err("not a list of objects".to_owned()),
+        _ => return Err(Problem::malformed("not a list of objects")),
     };
     let next = document
         .get_mut("metadata")
@@ -38,7 +40,7 @@ pub fn page(bytes: &[u8]) -> Result<Page, String> {
         .and_then(|metadata| metadata.shift_remove("continue"));
     let next = next.and_then(|next| next.as_str().map(str::to_owned)).filter(|next| !next.is_empty());
     clean(&mut document);
-    let text = serde_json::to_vec(&document).map_err(|error| error.to_string())?;
+    let text = serde_json::to_vec(&document)?;
     Ok(Page { text, objects, next })
 }
 
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_no_list_is_told() {
         assert_eq!(page(br#"{"kind":"PodList","items":null}"#).unwrap().objects, 0);
-        assert!(page(br#"{"kind":"Status"}"#).unwrap_err().contains("not a list"));
-        assert!(page(b"<html>").unwrap_err().contains("not JSON"));
+        assert!(page(br#"{"kind":"Status"}"#).unwrap_err().to_string().contains("not a list"));
+        assert!(page(b"<html>").unwrap_err().to_string().contains("not JSON"));
     }
 }

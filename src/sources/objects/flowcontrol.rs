@@ -2,9 +2,11 @@
 //! those that kube-apiserver makes itself. All versions of the API group are read: v1, and v1beta1 to v1beta3 with
 //! their older names.
 
+use super::read::not;
 use crate::model::flowcontrol::{
     Distinguisher, FlowConfig, FlowSchema, Limit, PathRule, PriorityLevel, ResourceRule, Rule, Subject,
 };
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::time::Micros;
 use crate::sources::archive::place;
 use crate::sources::arguments::expand;
@@ -42,7 +44,7 @@ pub enum ObjectsError {
         /// The file.
         path: String,
         /// Where and what.
-        what: String,
+        what: Problem,
     },
     /// Nothing of the kind in what was named.
     #[error(
@@ -177,28 +179,33 @@ fn mentions(source: &mut Source) -> bool {
 }
 
 fn bytes(source: &mut Source) -> Result<Vec<u8>, ObjectsError> {
-    whole(source, MAX_FILE_BYTES)?
-        .ok_or_else(|| ObjectsError::Malformed { path: source.path.clone(), what: "longer than 64 MiB".to_owned() })
+    whole(source, MAX_FILE_BYTES)?.ok_or_else(|| ObjectsError::Malformed {
+        path: source.path.clone(),
+        what: Problem::new(ProblemKind::TooLarge, "longer than 64 MiB"),
+    })
 }
 
 /// The objects in a file: JSON or YAML, single ones, lists of them, several documents.
 fn parse(path: &str, bytes: &[u8]) -> Result<FlowConfig, ObjectsError> {
-    let malformed = |what: String| ObjectsError::Malformed {
+    let malformed = |what: Problem| ObjectsError::Malformed {
         path: path.to_owned(),
-        what: if is_template(bytes, &what) { TEMPLATE.to_owned() } else { what },
+        what: if is_template(bytes, &what.to_string()) { Problem::malformed(TEMPLATE) } else { what },
     };
     let mut config = FlowConfig::default();
     let is_json = bytes.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
     if is_json {
         for (at, document) in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>().enumerate() {
-            let document = document.map_err(|error| malformed(format!("document {}: not JSON: {error}", at + 1)))?;
-            take(&document, None, &mut config).map_err(|what| malformed(format!("document {}: {what}", at + 1)))?;
+            let document =
+                document.map_err(|error| malformed(not("JSON", &error).at(format!("document {}", at + 1))))?;
+            take(&document, None, &mut config)
+                .map_err(|problem| malformed(problem.at(format!("document {}", at + 1))))?;
         }
     } else {
         for (at, document) in serde_yaml_ng::Deserializer::from_slice(bytes).enumerate() {
             let document = Value::deserialize(document)
-                .map_err(|error| malformed(format!("document {}: not YAML: {error}", at + 1)))?;
-            take(&document, None, &mut config).map_err(|what| malformed(format!("document {}: {what}", at + 1)))?;
+                .map_err(|error| malformed(not("YAML", &error).at(format!("document {}", at + 1))))?;
+            take(&document, None, &mut config)
+                .map_err(|problem| malformed(problem.at(format!("document {}", at + 1))))?;
         }
     }
     Ok(config)
@@ -206,7 +213,7 @@ fn parse(path: &str, bytes: &[u8]) -> Result<FlowConfig, ObjectsError> {
 
 /// Takes an object, or the items of a list; others are left alone. Items of a typed list don't say what they are:
 /// `kind` does.
-fn take(object: &Value, kind: Option<&str>, config: &mut FlowConfig) -> Result<(), String> {
+fn take(object: &Value, kind: Option<&str>, config: &mut FlowConfig) -> Result<(), Problem> {
     let own = object.get("kind").and_then(Value::as_str);
     let version = object.get("apiVersion").and_then(Value::as_str);
     let kind = own.or(kind).unwrap_or_default();
@@ -215,14 +222,14 @@ fn take(object: &Value, kind: Option<&str>, config: &mut FlowConfig) -> Result<(
         return items
             .iter()
             .enumerate()
-            .try_for_each(|(at, item)| take(item, of, config).map_err(|what| format!("item {at}: {what}")));
+            .try_for_each(|(at, item)| take(item, of, config).map_err(|problem| problem.at(format!("item {at}"))));
     }
     if version.is_some_and(|version| !version.starts_with(GROUP)) {
         return Ok(());
     }
-    let named = |what: String| {
+    let named = |problem: Problem| {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
-        format!("{kind} {name}: {what}")
+        problem.at(format!("{kind} {name}"))
     };
     let one = match kind {
         "FlowSchema" => FlowConfig { schemas: vec![schema(object).map_err(named)?], levels: Vec::new() },
@@ -303,13 +310,17 @@ struct RawPathRule {
 /// A list that may be `null`: the apiserver writes those so that were not given.
 type List = Option<Vec<String>>;
 
-fn schema(object: &Value) -> Result<FlowSchema, String> {
-    let Object { metadata, spec } = Object::<SchemaSpec>::deserialize(object).map_err(|error| error.to_string())?;
+fn schema(object: &Value) -> Result<FlowSchema, Problem> {
+    let Object { metadata, spec } = Object::<SchemaSpec>::deserialize(object)?;
     let distinguisher = match spec.distinguisher_method.as_ref().map(|method| method.kind.as_str()) {
         None | Some("") => None,
         Some("ByUser") => Some(Distinguisher::User),
         Some("ByNamespace") => Some(Distinguisher::Namespace),
-        Some(other) => return Err(format!("spec.distinguisherMethod.type is '{other}', not ByUser or ByNamespace")),
+        Some(other) => {
+            return Err(Problem::malformed(format!(
+                "spec.distinguisherMethod.type is '{other}', not ByUser or ByNamespace"
+            )));
+        }
     };
     let rules = spec.rules.unwrap_or_default().into_iter().map(rule).collect::<Result<_, _>>()?;
     // What the apiserver takes where it is not given.
@@ -323,9 +334,9 @@ fn schema(object: &Value) -> Result<FlowSchema, String> {
     })
 }
 
-fn rule(raw: RawRule) -> Result<Rule, String> {
+fn rule(raw: RawRule) -> Result<Rule, Problem> {
     let subject = |raw: RawSubject| {
-        let lacks = |field: &str| format!("a subject of kind {} has no {field}", raw.kind);
+        let lacks = |field: &str| Problem::malformed(format!("a subject of kind {} has no {field}", raw.kind));
         Ok(match raw.kind.as_str() {
             "User" => Subject::User(raw.user.ok_or_else(|| lacks("user"))?.name),
             "Group" => Subject::Group(raw.group.ok_or_else(|| lacks("group"))?.name),
@@ -333,7 +344,11 @@ fn rule(raw: RawRule) -> Result<Rule, String> {
                 let Name { name, namespace } = raw.service_account.ok_or_else(|| lacks("serviceAccount"))?;
                 Subject::ServiceAccount { namespace: namespace.unwrap_or_default(), name }
             }
-            other => return Err(format!("a subject is of kind '{other}', not User, Group or ServiceAccount")),
+            other => {
+                return Err(Problem::malformed(format!(
+                    "a subject is of kind '{other}', not User, Group or ServiceAccount"
+                )));
+            }
         })
     };
     let subjects = raw.subjects.unwrap_or_default().into_iter().map(subject).collect::<Result<_, _>>()?;
@@ -386,12 +401,12 @@ struct RawQueuing {
     queue_length_limit: Option<u32>,
 }
 
-fn level(object: &Value) -> Result<PriorityLevel, String> {
-    let Object { metadata, spec } = Object::<LevelSpec>::deserialize(object).map_err(|error| error.to_string())?;
+fn level(object: &Value) -> Result<PriorityLevel, Problem> {
+    let Object { metadata, spec } = Object::<LevelSpec>::deserialize(object)?;
     let (limited, is_exempt) = match spec.kind.as_str() {
         "Exempt" => (spec.exempt.unwrap_or_default(), true),
         "Limited" => (spec.limited.unwrap_or_default(), false),
-        other => return Err(format!("spec.type is '{other}', not Limited or Exempt")),
+        other => return Err(Problem::malformed(format!("spec.type is '{other}', not Limited or Exempt"))),
     };
     let limit = match limited.limit_response.as_ref().map(|response| response.kind.as_str()) {
         _ if is_exempt => Limit::Exempt,
@@ -401,12 +416,12 @@ fn level(object: &Value) -> Result<PriorityLevel, String> {
                 limited.limit_response.and_then(|response| response.queuing).unwrap_or_default();
             let (queues, hand_size) = (queues.unwrap_or(64), hand_size.unwrap_or(8));
             if queues == 0 || hand_size == 0 || hand_size > queues || queues > 1 << 20 {
-                return Err(format!("{queues} queues and handSize {hand_size} are not possible"));
+                return Err(Problem::malformed(format!("{queues} queues and handSize {hand_size} are not possible")));
             }
             Limit::Queue { queues, hand_size, queue_length_limit: queue_length_limit.unwrap_or(50) }
         }
         Some("Reject") | None => Limit::Reject,
-        Some(other) => return Err(format!("limitResponse.type is '{other}', not Queue or Reject")),
+        Some(other) => return Err(Problem::malformed(format!("limitResponse.type is '{other}', not Queue or Reject"))),
     };
     // v1beta3 can't distinguish 0 from nothing but by this annotation.
     let zero = metadata

@@ -5,6 +5,7 @@ use crate::model::objects::{
     Amounts, Claim, Container, LimitRange, Namespace, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope,
     Service, Workload,
 };
+use crate::model::problem::Problem;
 use crate::model::time::{Micros, SECOND, parse_any};
 use crate::model::waiting::Waiting;
 use crate::sources::objects::{waiting, webhooks};
@@ -381,11 +382,10 @@ impl Rolling {
 }
 
 /// Takes an object of a kind into `objects`.
-pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut Objects) -> Result<(), String> {
-    let reported = |error: serde_json::Error| error.to_string();
-    let any: Any<'_> = serde_json::from_str(json.get()).map_err(reported)?;
+pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut Objects) -> Result<(), Problem> {
+    let any: Any<'_> = serde_json::from_str(json.get())?;
     let Any { metadata: meta, spec, status, webhooks } = any;
-    let named = |what: String| format!("{kind} {}/{}: {what}", meta.namespace, meta.name);
+    let named = |problem: Problem| problem.at(format!("{kind} {}/{}", meta.namespace, meta.name));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     objects.kinds.insert(kind.to_owned());
     if let Some(resource) = resource_of(kind, group) {
@@ -403,8 +403,8 @@ pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut
 }
 
 /// The part of an object as `T`; what is not there is empty.
-fn part<'a, T: Deserialize<'a> + Default>(json: Option<&'a RawValue>) -> Result<T, String> {
-    json.map_or_else(|| Ok(T::default()), |json| serde_json::from_str(json.get()).map_err(|error| error.to_string()))
+fn part<'a, T: Deserialize<'a> + Default>(json: Option<&'a RawValue>) -> Result<T, Problem> {
+    json.map_or_else(|| Ok(T::default()), |json| serde_json::from_str(json.get()).map_err(Problem::from))
 }
 
 fn read(
@@ -413,7 +413,7 @@ fn read(
     spec: Option<&RawValue>,
     status: Option<&RawValue>,
     objects: &mut Objects,
-) -> Result<(), String> {
+) -> Result<(), Problem> {
     let (name, namespace) = (meta.name.clone(), meta.namespace.clone());
     match kind {
         "Namespace" => {

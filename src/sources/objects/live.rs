@@ -1,6 +1,7 @@
 //! Objects of a live cluster: lists in pages, one kind after the other.
 
 use crate::model::objects::Objects;
+use crate::model::problem::Problem;
 use crate::sources::live::{Cluster, LiveError};
 use crate::sources::objects::read;
 
@@ -45,7 +46,7 @@ pub enum ListError {
         /// What was asked for.
         path: String,
         /// Where and what.
-        what: String,
+        what: Problem,
     },
 }
 

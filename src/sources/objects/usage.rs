@@ -1,7 +1,9 @@
 //! What pods use, as metrics.k8s.io shows it: PodMetrics in files, or from a live cluster.
 
+use super::read::not;
 use crate::model::objects::Amounts;
-use crate::model::quantity::Quantity;
+use crate::model::problem::Problem;
+use crate::model::quantity::{Quantity, QuantityError};
 use crate::model::time::{Micros, parse_any};
 use crate::sources::arguments::expand;
 use crate::sources::content::Content;
@@ -57,8 +59,8 @@ struct Container {
 }
 
 /// The usage in a list of PodMetrics; `None` if it holds none. What is not taken at a time of its own is taken `at`.
-pub fn read(bytes: &[u8], at: Micros) -> Result<Option<PodUsage>, String> {
-    let list: List = serde_json::from_slice(bytes).map_err(|error| format!("not a PodMetricsList: {error}"))?;
+pub fn read(bytes: &[u8], at: Micros) -> Result<Option<PodUsage>, Problem> {
+    let list: List = serde_json::from_slice(bytes).map_err(|error| not("a PodMetricsList", &error))?;
     let mut usage = PodUsage::default();
     let mut pods = 0;
     for pod in list.items.unwrap_or_default() {
@@ -71,7 +73,9 @@ pub fn read(bytes: &[u8], at: Micros) -> Result<Option<PodUsage>, String> {
         usage.at = usage.at.max(own);
         let amounts = usage.by_namespace.entry(pod.metadata.namespace).or_default();
         for (resource, amount) in pod.containers.into_iter().flat_map(|container| container.usage) {
-            let amount: Quantity = amount.parse().map_err(|error| format!("{resource}: {amount}: {error}"))?;
+            let wrong =
+                |error: QuantityError| Problem::malformed(error.to_string()).at(format!("{resource}: {amount}"));
+            let amount: Quantity = amount.parse().map_err(wrong)?;
             let sum = amounts.entry(resource).or_default();
             *sum = sum.plus(amount);
         }
@@ -80,7 +84,7 @@ pub fn read(bytes: &[u8], at: Micros) -> Result<Option<PodUsage>, String> {
 }
 
 /// Finds PodMetrics in JSON files among `arguments`, and in folders; with what could not be read.
-pub fn find(arguments: &[String]) -> (Vec<PodUsage>, Vec<String>) {
+pub fn find(arguments: &[String]) -> (Vec<PodUsage>, Vec<Problem>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     for argument in arguments.iter().filter(|argument| *argument != "-" && !argument.contains("://")) {
         let Ok((files, _)) = expand(argument) else { continue };
@@ -109,13 +113,13 @@ pub fn find(arguments: &[String]) -> (Vec<PodUsage>, Vec<String>) {
             }
             bytes.clear();
             let at = when(path);
-            let taken = source.reader().map_err(|error| error.to_string()).and_then(|reader| {
-                reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+            let taken = source.reader().map_err(Problem::from).and_then(|reader| {
+                reader.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
                 read(&bytes, at)
             });
             match taken {
                 Ok(usage) => found.extend(usage),
-                Err(what) => errors.push(format!("{}: {what}", source.path)),
+                Err(problem) => errors.push(problem.at(&source.path)),
             }
         }
     }
@@ -157,6 +161,7 @@ mod tests {
         assert!(
             read(br#"{"items":[{"metadata":{},"containers":[{"usage":{"cpu":"x"}}]}]}"#, 7)
                 .unwrap_err()
+                .to_string()
                 .contains("cpu: x")
         );
     }

@@ -111,6 +111,14 @@ struct Part {
     from: i64,
 }
 
+/// What a step of an expression loads.
+enum Weight {
+    /// So many samples, with a margin.
+    Samples(f64),
+    /// More than the server gives even of one instant; what it said.
+    Beyond(String),
+}
+
 /// How a part ended.
 enum Ended {
     /// It is all there.
@@ -207,8 +215,8 @@ impl Prometheus {
         let expression = query.expression(window.step, &[&self.matchers, &matcher(query, part)]);
         let limit = self.limit as f64;
         let mut weight = match self.weigh(query, window, part.from, &expression, watcher)? {
-            Ok(weight) => weight,
-            Err(why) => return Ok(Ended::Cut { at: part.from, weight: f64::INFINITY, why }),
+            Weight::Samples(weight) => weight,
+            Weight::Beyond(why) => return Ok(Ended::Cut { at: part.from, weight: f64::INFINITY, why }),
         };
         let (mut at, mut room, mut slow) = (part.from, MAX_POINTS, 0);
         while at < window.steps() {
@@ -254,7 +262,7 @@ impl Prometheus {
         from: i64,
         expression: &str,
         watcher: &dyn Watcher,
-    ) -> Result<Result<f64, String>, PromError> {
+    ) -> Result<Weight, PromError> {
         let counting = format!("count({expression})");
         let steps = window.steps() - from;
         let mut weight: Option<f64> = None;
@@ -274,7 +282,7 @@ impl Prometheus {
                 Ok(answer) => answer,
                 Err(Fault::TooHeavy { why, .. }) => {
                     self.stats.too_heavy += 1;
-                    return Ok(weight.map(|weight| weight * MARGIN).ok_or(why));
+                    return Ok(weight.map_or(Weight::Beyond(why), |weight| Weight::Samples(weight * MARGIN)));
                 }
                 Err(fault) => return Err(about(query, fault)),
             };
@@ -288,7 +296,7 @@ impl Prometheus {
             weight = Some(if probes == 1 { found } else { found.max(most) });
             let next = probes * 2;
             if next > PROBES || next > steps || found * MARGIN * next as f64 > self.limit as f64 {
-                return Ok(Ok(found * MARGIN));
+                return Ok(Weight::Samples(found * MARGIN));
             }
             probes = next;
         }

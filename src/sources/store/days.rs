@@ -2,6 +2,7 @@
 
 use super::runs::{Group, Runs};
 use super::{StoreLoss, log};
+use crate::model::problem::Problem;
 use crate::model::series::{Day, Selector, Sketch};
 use crate::model::time::Micros;
 use polars::prelude::{BinaryChunked, DataFrame, StringChunked};
@@ -74,26 +75,21 @@ const NUMBERS: [&str; 12] = [
 impl Group for Rows {
     type Row = Row;
 
-    fn new(frame: &DataFrame) -> Result<Self, String> {
-        let fail = |error: polars::prelude::PolarsError| error.to_string();
-        let text = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.str().map_err(fail)?.clone());
-        let instants = |column| {
-            Ok::<_, String>(frame.column(column).map_err(fail)?.i64().map_err(fail)?.into_no_null_iter().collect())
-        };
-        let numbers = |column| {
-            Ok::<_, String>(frame.column(column).map_err(fail)?.f64().map_err(fail)?.into_no_null_iter().collect())
-        };
+    fn new(frame: &DataFrame) -> Result<Self, Problem> {
+        let text = |column| Ok::<_, Problem>(frame.column(column)?.str()?.clone());
+        let instants = |column| Ok::<_, Problem>(frame.column(column)?.i64()?.into_no_null_iter().collect());
+        let numbers = |column| Ok::<_, Problem>(frame.column(column)?.f64()?.into_no_null_iter().collect());
         let [a, b, c, d] = INSTANTS;
         // Where sketches were not asked for there is no such column.
         let sketch = match frame.column("sketch") {
-            Ok(column) => Some(column.binary().map_err(fail)?.clone()),
+            Ok(column) => Some(column.binary()?.clone()),
             Err(_) => None,
         };
         Ok(Self {
             name: text("name")?,
             labels: text("labels")?,
-            day: frame.column("day").map_err(fail)?.i32().map_err(fail)?.into_no_null_iter().collect(),
-            count: frame.column("count").map_err(fail)?.u64().map_err(fail)?.into_no_null_iter().collect(),
+            day: frame.column("day")?.i32()?.into_no_null_iter().collect(),
+            count: frame.column("count")?.u64()?.into_no_null_iter().collect(),
             instants: [instants(a)?, instants(b)?, instants(c)?, instants(d)?],
             numbers: NUMBERS.iter().map(|column| numbers(column)).collect::<Result<_, _>>()?,
             sketch,

@@ -2,6 +2,7 @@
 
 use super::key;
 use super::table::Table;
+use crate::model::problem::Problem;
 use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND, parse_any};
 use crate::sources::content::{Content, look};
@@ -18,13 +19,13 @@ const LARGEST: u64 = 1 << 30;
 const SECONDS: std::ops::Range<f64> = 0.0..7_258_118_400.0;
 
 /// What a sample's value or an error of whoever takes it comes to.
-pub type Taken = Result<(), String>;
+pub type Taken = Result<(), Problem>;
 
 /// Takes what is read.
 pub trait Sink {
     /// A series that was not met before: gives the number by which it is named from then on; says what is wrong with
     /// it.
-    fn series(&mut self, series: &Series) -> Result<usize, String>;
+    fn series(&mut self, series: &Series) -> Result<usize, Problem>;
     /// A sample of it.
     fn sample(&mut self, series: usize, at: Micros, value: f64) -> Taken;
 }
@@ -39,75 +40,73 @@ pub struct Imported {
 }
 
 /// Why a file was not read to its end: file, place, and what to do. Samples before that place were given on.
-pub type Refused = String;
+pub type Refused = Problem;
 
 /// Reads a file, or standard input (`-`), into `sink`. `name`: that of series which have none, as answers to
 /// expressions.
 pub fn read(argument: &str, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
-    let fail = |error: &dyn std::fmt::Display| format!("{argument}: {error}");
     if argument == "-" {
         return text("-", Box::new(std::io::stdin()), name, sink);
     }
     let path = Path::new(argument);
     let mut begin = [0; 4];
-    let mut file = std::fs::File::open(path).map_err(|error| format!("{argument}: {error}; check the path"))?;
+    let mut file =
+        std::fs::File::open(path).map_err(|error| Problem::from(error).at(argument).hint("check the path"))?;
     if file.read_exact(&mut begin).is_ok() && &begin == b"PAR1" {
         return parquet(path, sink);
     }
-    let mut source = recognise(&Place::File(path.to_owned())).map_err(|error| error.to_string())?;
-    other(source.content, argument).map_err(|why| fail(&why))?;
-    let reader = source.reader().map_err(|error| fail(&error))?;
+    let mut source = recognise(&Place::File(path.to_owned()))?;
+    other(source.content, argument).map_err(|problem| problem.at(argument))?;
+    let reader = source.reader().map_err(|error| Problem::from(error).at(argument))?;
     text(argument, Box::new(reader), name, sink)
 }
 
 /// Says why a file of another kind is not read.
-fn other(content: Content, path: &str) -> Result<(), String> {
+fn other(content: Content, path: &str) -> Result<(), Problem> {
     match content {
-        Content::Metrics => Err(format!(
+        Content::Metrics => Err(Problem::malformed(format!(
             "a metrics page shows one moment, and a forecast requires a series: plimsoll record {path} --store \
              history --once, page after page, then plimsoll forecast history"
-        )),
-        Content::Database | Content::Profile | Content::Dump | Content::Archive(_) => Err(format!(
-            "{}; CSV, Parquet and JSON files with series are read here (docs/history.md)",
-            content.in_words()
-        )),
+        ))),
+        Content::Database | Content::Profile | Content::Dump | Content::Archive(_) => {
+            Err(Problem::malformed(content.in_words())
+                .hint("CSV, Parquet and JSON files with series are read here (docs/history.md)"))
+        }
         _ => Ok(()),
     }
 }
 
 fn text(path: &str, input: Box<dyn Read + '_>, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let mut input = BufReader::with_capacity(256 << 10, input);
-    let begin = input.fill_buf().map_err(|error| format!("{path}: {error}"))?;
-    other(look(begin).0, path).map_err(|why| format!("{path}: {why}"))?;
+    let begin = input.fill_buf().map_err(|error| Problem::from(error).at(path))?;
+    other(look(begin).0, path).map_err(|problem| problem.at(path))?;
     match begin.trim_ascii_start().first() {
         Some(b'{') => answer(path, input, name, sink),
         Some(_) => lines(path, input, sink),
-        None => {
-            Err(format!("{path}: it is empty; a CSV file begins with a line that names its columns: name,…,time,value"))
-        }
+        None => Err(Problem::malformed("it is empty")
+            .at(path)
+            .hint("a CSV file begins with a line that names its columns: name,…,time,value")),
     }
 }
 
 /// Unix seconds, or RFC 3339.
-fn instant(text: &str) -> Result<Micros, String> {
+fn instant(text: &str) -> Result<Micros, Problem> {
     match text.parse::<f64>() {
         Ok(seconds) if SECONDS.contains(&seconds) => Ok((seconds * SECOND as f64).round() as Micros),
-        Ok(_) => Err(format!(
-            "'{text}' is not a time between 1970 and 2200; numbers are seconds since 1970, not \
-                 milliseconds"
-        )),
-        Err(_) => {
-            parse_any(text).ok_or_else(|| format!("'{text}' is not a time; times are seconds since 1970 or RFC 3339"))
-        }
+        Ok(_) => Err(Problem::malformed(format!("'{text}' is not a time between 1970 and 2200"))
+            .hint("numbers are seconds since 1970, not milliseconds")),
+        Err(_) => parse_any(text).ok_or_else(|| {
+            Problem::malformed(format!("'{text}' is not a time")).hint("times are seconds since 1970 or RFC 3339")
+        }),
     }
 }
 
 /// A number; `None` for what is no finite one, or nothing at all.
-fn number(text: &str) -> Result<Option<f64>, String> {
+fn number(text: &str) -> Result<Option<f64>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    let value: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    let value: f64 = text.parse().map_err(|_| Problem::malformed(format!("'{text}' is not a number")))?;
     Ok(value.is_finite().then_some(value))
 }
 
@@ -115,15 +114,16 @@ fn lines(path: &str, input: impl Read, sink: &mut dyn Sink) -> Result<Imported, 
     let mut reader = csv::ReaderBuilder::new().buffer_capacity(64 << 10).from_reader(input);
     let broken = |error: &csv::Error| {
         let line = error.position().map_or(1, csv::Position::line);
-        format!("{path}:{line}: {error}; each line has as many fields as the first")
+        Problem::malformed(error.to_string())
+            .at(format!("{path}:{line}"))
+            .hint("each line has as many fields as the first")
     };
     let head = reader.headers().map_err(|error| broken(&error))?.clone();
     let find = |wanted: &str| {
         head.iter().position(|column| column == wanted).ok_or_else(|| {
-            format!(
-                "{path}:1: no column '{wanted}'; the first line must list the columns \
-                 name,…,time,value; those between are labels"
-            )
+            Problem::malformed(format!("no column '{wanted}'"))
+                .at(format!("{path}:1"))
+                .hint("the first line must list the columns name,…,time,value; those between are labels")
         })
     };
     let (name, time, value) = (find("name")?, find("time")?, find("value")?);
@@ -140,7 +140,7 @@ fn lines(path: &str, input: impl Read, sink: &mut dyn Sink) -> Result<Imported, 
         }
         let line = record.position().map_or(0, csv::Position::line);
         let field = |column: usize| record.get(column).unwrap_or_default();
-        let refused = |what: String| format!("{path}:{line}: {what}");
+        let refused = |problem: Problem| problem.at(format!("{path}:{line}"));
         series_of.clear();
         for column in std::iter::once(name).chain(labels.iter().copied()) {
             series_of.extend_from_slice(field(column).as_bytes());
@@ -193,28 +193,33 @@ struct Item {
 fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let form = "an answer of Prometheus to /api/v1/query_range is expected";
     let answer: Answer = serde_json::from_reader(input.take(LARGEST))
-        .map_err(|error| format!("{path}:{}: {error}; {form}", error.line()))?;
+        .map_err(|error| Problem::malformed(error.to_string()).at(format!("{path}:{}", error.line())).hint(form))?;
     if answer.status != "success" {
-        return Err(format!("{path}:1: Prometheus answered with an error: {}", answer.error.unwrap_or(answer.status)));
+        let error = answer.error.unwrap_or(answer.status);
+        return Err(Problem::malformed(format!("Prometheus answered with an error: {error}")).at(format!("{path}:1")));
     }
-    let data = answer.data.ok_or_else(|| format!("{path}:1: the answer holds no data; {form}"))?;
+    let data =
+        answer.data.ok_or_else(|| Problem::malformed("the answer holds no data").at(format!("{path}:1")).hint(form))?;
     if !matches!(data.result_type.as_str(), "matrix" | "vector") {
-        return Err(format!("{path}:1: the result is a {}, not a matrix; {form}", data.result_type));
+        return Err(Problem::malformed(format!("the result is a {}, not a matrix", data.result_type))
+            .at(format!("{path}:1"))
+            .hint(form));
     }
     let serde_json::Value::Array(items) = data.result else {
-        return Err(format!("{path}:1: the result is not a list; {form}"));
+        return Err(Problem::malformed("the result is not a list").at(format!("{path}:1")).hint(form));
     };
     let mut imported = Imported::default();
     for (n, item) in items.into_iter().enumerate() {
-        let refused = |what: String| format!("{path}: result {}: {what}", n + 1);
+        let refused = |problem: Problem| problem.at(format!("{path}: result {}", n + 1));
         if item.get("histograms").is_some() {
-            return Err(refused("a native histogram; query a number, such as histogram_quantile()".to_owned()));
+            let what = Problem::malformed("a native histogram");
+            return Err(refused(what.hint("query a number, such as histogram_quantile()")));
         }
-        let Item { mut metric, values, value } =
-            serde_json::from_value(item).map_err(|error| refused(error.to_string()))?;
+        let Item { mut metric, values, value } = serde_json::from_value(item).map_err(|error| refused(error.into()))?;
         let own = metric.remove("__name__").or_else(|| name.map(str::to_owned));
         let own = own.ok_or_else(|| {
-            refused("the series has no name, as the result of an expression; give one with --name".to_owned())
+            let what = Problem::malformed("the series has no name, as the result of an expression");
+            refused(what.hint("give one with --name"))
         })?;
         let pairs: Vec<(&str, &str)> = metric.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let id = sink.series(&Series::new(&own, &pairs)).map_err(refused)?;
@@ -234,24 +239,23 @@ fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink)
 
 fn parquet(path: &Path, sink: &mut dyn Sink) -> Result<Imported, Refused> {
     let shown = path.display();
-    let mut table = Table::open(path).map_err(|error| format!("{shown}: {error}"))?;
+    let mut table = Table::open(path).map_err(|problem| problem.at(&shown))?;
     let columns = table.columns();
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     let time = ["time", "at"].into_iter().find(|column| names.contains(column));
     let (Some(time), true, true) = (time, names.contains(&"name"), names.contains(&"value")) else {
-        return Err(format!(
-            "{shown}: its columns are {}; it requires name, time (or at, in microseconds) and value",
-            names.join(", ")
-        ));
+        return Err(Problem::malformed(format!("its columns are {}", names.join(", ")))
+            .at(shown)
+            .hint("it requires name, time (or at, in microseconds) and value"));
     };
     let mut imported = Imported::default();
     let mut known: HashMap<String, usize> = HashMap::new();
     for group in 0..table.groups() {
         let place = table.describe(group);
-        let refused = |what: String| format!("{shown}: {place}: {what}");
+        let refused = |problem: Problem| problem.at(format!("{shown}: {place}"));
         let frame = table
             .read(group, &names)
-            .map_err(|what| refused(format!("{what}; times are text, seconds, or microseconds in a column 'at'")))?;
+            .map_err(|problem| refused(problem.hint("times are text, seconds, or microseconds in a column 'at'")))?;
         rows(&frame, time, &mut known, &mut imported, sink).map_err(refused)?;
     }
     Ok(imported)
@@ -264,16 +268,15 @@ fn rows(
     imported: &mut Imported,
     sink: &mut dyn Sink,
 ) -> Taken {
-    let fail = |error: polars::prelude::PolarsError| error.to_string();
-    let at = times(frame.column(time).map_err(fail)?, time == "at")?;
-    let value = frame.column("value").map_err(fail)?.cast(&DataType::Float64).map_err(fail)?;
-    let value: Vec<Option<f64>> = value.f64().map_err(fail)?.iter().collect();
+    let at = times(frame.column(time)?, time == "at")?;
+    let value = frame.column("value")?.cast(&DataType::Float64)?;
+    let value: Vec<Option<f64>> = value.f64()?.iter().collect();
     let mut texts = Vec::new();
     for column in frame.columns() {
         if [time, "value"].contains(&column.name().as_str()) {
             continue;
         }
-        let text = column.str().map_err(|_| format!("column {} is not text", column.name()))?;
+        let text = column.str().map_err(|_| Problem::malformed(format!("column {} is not text", column.name())))?;
         texts.push((column.name().to_string(), text.clone()));
     }
     let mut series_of = String::new();
@@ -293,20 +296,22 @@ fn rows(
                         "name" => text.clone_into(&mut series.name),
                         // As in the files of a store.
                         "labels" if text.starts_with('{') => {
-                            let inner = key::series(&format!("x{text}"))
-                                .ok_or_else(|| format!("row {}: labels are not JSON: {text}", row + 1))?;
+                            let inner = key::series(&format!("x{text}")).ok_or_else(|| {
+                                Problem::malformed(format!("labels are not JSON: {text}"))
+                                    .at(format!("row {}", row + 1))
+                            })?;
                             series.labels.extend(inner.labels);
                         }
                         _ if text.is_empty() => {}
                         label => drop(series.labels.insert(label.to_owned(), text.to_owned())),
                     }
                 }
-                let id = sink.series(&series).map_err(|what| format!("row {}: {what}", row + 1))?;
+                let id = sink.series(&series).map_err(|problem| problem.at(format!("row {}", row + 1)))?;
                 known.insert(series_of.clone(), id);
                 id
             }
         };
-        let at = at[row].clone().map_err(|what| format!("row {}: {what}", row + 1))?;
+        let at = at[row].clone().map_err(|problem| problem.at(format!("row {}", row + 1)))?;
         match value[row].filter(|value| value.is_finite()) {
             Some(value) => {
                 sink.sample(id, at, value)?;
@@ -319,16 +324,15 @@ fn rows(
 }
 
 /// A column of times: text, seconds, or microseconds.
-fn times(column: &Column, in_micros: bool) -> Result<Vec<Result<Micros, String>>, String> {
-    let fail = |error: polars::prelude::PolarsError| error.to_string();
-    let none = || "no time".to_owned();
+fn times(column: &Column, in_micros: bool) -> Result<Vec<Result<Micros, Problem>>, Problem> {
+    let none = || Problem::malformed("no time");
     if in_micros {
-        let at = column.cast(&DataType::Int64).map_err(fail)?;
-        return Ok(at.i64().map_err(fail)?.iter().map(|at| at.ok_or_else(none)).collect());
+        let at = column.cast(&DataType::Int64)?;
+        return Ok(at.i64()?.iter().map(|at| at.ok_or_else(none)).collect());
     }
     if let Ok(text) = column.str() {
         return Ok(text.iter().map(|text| instant(text.ok_or_else(none)?)).collect());
     }
-    let seconds = column.cast(&DataType::Float64).map_err(fail)?;
-    Ok(seconds.f64().map_err(fail)?.iter().map(|seconds| instant(&seconds.ok_or_else(none)?.to_string())).collect())
+    let seconds = column.cast(&DataType::Float64)?;
+    Ok(seconds.f64()?.iter().map(|seconds| instant(&seconds.ok_or_else(none)?.to_string())).collect())
 }

@@ -28,6 +28,7 @@ pub use rollups::{Parts, ROLLUPS};
 pub(super) use table::guarded;
 pub use table::{BLOCK, Group, Index, index_path};
 
+use crate::model::problem::Problem;
 use crate::model::series::DAY;
 use crate::model::time::{self, Micros};
 use std::collections::BTreeMap;
@@ -73,6 +74,12 @@ fn advice(error: &io::Error) -> &'static str {
             "; the store is unchanged. Check its permissions"
         }
         _ => "",
+    }
+}
+
+impl From<polars::prelude::PolarsError> for Problem {
+    fn from(error: polars::prelude::PolarsError) -> Self {
+        Self::malformed(error.to_string())
     }
 }
 

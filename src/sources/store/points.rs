@@ -2,6 +2,7 @@
 
 use super::StoreLoss;
 use super::runs::{Group, Runs};
+use crate::model::problem::Problem;
 use crate::model::series::{Point, Selector};
 use polars::prelude::{DataFrame, StringChunked};
 use std::path::Path;
@@ -20,11 +21,10 @@ pub struct Rows {
 impl Group for Rows {
     type Row = Point;
 
-    fn new(frame: &DataFrame) -> Result<Self, String> {
-        let fail = |error: polars::prelude::PolarsError| error.to_string();
-        let text = |column| Ok::<_, String>(frame.column(column).map_err(fail)?.str().map_err(fail)?.clone());
-        let at = frame.column("at").map_err(fail)?.i64().map_err(fail)?.into_no_null_iter().collect();
-        let value = frame.column("value").map_err(fail)?.f64().map_err(fail)?.into_no_null_iter().collect();
+    fn new(frame: &DataFrame) -> Result<Self, Problem> {
+        let text = |column| Ok::<_, Problem>(frame.column(column)?.str()?.clone());
+        let at = frame.column("at")?.i64()?.into_no_null_iter().collect();
+        let value = frame.column("value")?.f64()?.into_no_null_iter().collect();
         Ok(Self { name: text("name")?, labels: text("labels")?, at, value })
     }
 

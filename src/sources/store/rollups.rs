@@ -52,7 +52,7 @@ impl Store {
                 false => all.unfinished.push(path),
                 true => match open(&manifest) {
                     Ok(part) => all.parts.push(part),
-                    Err(why) => all.errors.push(why),
+                    Err(problem) => all.errors.push(problem.to_string()),
                 },
             }
         }

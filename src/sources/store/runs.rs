@@ -3,6 +3,7 @@
 
 use super::table::Table;
 use super::{StoreLoss, key};
+use crate::model::problem::Problem;
 use crate::model::series::Selector;
 use polars::prelude::DataFrame;
 use std::path::Path;
@@ -12,7 +13,7 @@ pub trait Group: Sized {
     /// What a row comes to.
     type Row;
     /// The rows of a frame with the columns that were asked for.
-    fn new(frame: &DataFrame) -> Result<Self, String>;
+    fn new(frame: &DataFrame) -> Result<Self, Problem>;
     /// How many there are.
     fn rows(&self) -> usize;
     /// Name and labels of the series of a row that there is.
@@ -55,7 +56,7 @@ impl<G: Group> Runs<G> {
                 Some(table)
             }
             Err(error) => {
-                lost(error);
+                lost(error.to_string());
                 None
             }
         };
@@ -77,7 +78,10 @@ impl<G: Group> Runs<G> {
             }
             match table.read(group, self.columns).and_then(|frame| G::new(&frame)) {
                 Ok(rows) => self.rows = Some((rows, 0)),
-                Err(what) => losses.push(StoreLoss { path: table.name(), place: table.describe(group), what }),
+                Err(problem) => {
+                    let (path, place) = (table.name(), table.describe(group));
+                    losses.push(StoreLoss { path, place, what: problem.to_string() });
+                }
             }
         }
         self.rows.as_mut()

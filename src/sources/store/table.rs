@@ -2,6 +2,7 @@
 //! sums in the index that lies beside the file, so that damage costs a row group and is reported, and never reaches a
 //! decoder.
 
+use crate::model::problem::{Problem, ProblemKind};
 use crate::model::series::Selector;
 use polars::io::SerReader;
 use polars::prelude::{DataFrame, FileMetadata, ParallelStrategy, ParquetReader};
@@ -79,9 +80,9 @@ pub(super) struct Table {
 
 impl Table {
     /// Opens a file; says why it can't be read at all.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let file = File::open(path).map_err(|error| error.to_string())?;
-        let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    pub(super) fn open(path: &Path) -> Result<Self, Problem> {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
         let index = std::fs::read_to_string(index_path(path)).ok().and_then(|text| Index::read(&text));
         let mut complaint =
             index.is_none().then(|| "its index is missing or damaged: read without checksums".to_owned());
@@ -93,13 +94,13 @@ impl Table {
             Some(footer) => footer,
             None => tail(&file, bytes)?,
         };
-        let room = usize::try_from(wanted).map_err(|error| error.to_string())?;
+        let room = usize::try_from(wanted).map_err(too_large)?;
         let meta = guarded(|| {
             let mut image = vec![0; room];
-            let at = room.checked_sub(footer.len()).ok_or("it is too short")?;
+            let at = room.checked_sub(footer.len()).ok_or_else(|| Problem::malformed("it is too short"))?;
             image[at..].copy_from_slice(&footer);
             let mut reader = ParquetReader::new(Cursor::new(image));
-            reader.get_metadata().cloned().map_err(|error| error.to_string())
+            reader.get_metadata().cloned().map_err(Problem::from)
         })?;
         Ok(Self { path: path.to_owned(), file, bytes: wanted, index, meta, complaint })
     }
@@ -145,20 +146,22 @@ impl Table {
     }
 
     /// The columns of a row group.
-    pub(super) fn read(&mut self, group: usize, columns: &[&str]) -> Result<DataFrame, String> {
+    pub(super) fn read(&mut self, group: usize, columns: &[&str]) -> Result<DataFrame, Problem> {
         let meta = Arc::clone(&self.meta);
-        let chosen = meta.row_groups.get(group).ok_or("no such row group")?;
+        let chosen = meta.row_groups.get(group).ok_or_else(|| Problem::malformed("no such row group"))?;
         // As large as the file, but what is not written to takes no memory.
-        let mut image = vec![0; usize::try_from(self.bytes).map_err(|error| error.to_string())?];
+        let mut image = vec![0; usize::try_from(self.bytes).map_err(too_large)?];
         let mut have: Vec<Range<usize>> = Vec::new();
         for column in columns {
-            let found = chosen.columns_under_root_iter(column).ok_or_else(|| format!("it has no column {column}"))?;
+            let found = chosen
+                .columns_under_root_iter(column)
+                .ok_or_else(|| Problem::malformed(format!("it has no column {column}")))?;
             for chunk in found {
                 let range = chunk.byte_range();
                 let first = range.start as usize / BLOCK * BLOCK;
                 let end = (range.end as usize).div_ceil(BLOCK).saturating_mul(BLOCK).min(image.len());
                 if first >= end || range.end > self.bytes {
-                    return Err("its footer points beyond its end".to_owned());
+                    return Err(Problem::malformed("its footer points beyond its end"));
                 }
                 have.push(first..end);
             }
@@ -181,47 +184,49 @@ impl Table {
                 .with_columns(Some(names))
                 .read_parallel(ParallelStrategy::Columns);
             reader.set_metadata(Arc::new(one));
-            let mut frame = reader.finish().map_err(|error| error.to_string())?;
+            let mut frame = reader.finish()?;
             frame.rechunk_mut_par();
             Ok(frame)
         })
     }
 
     /// Reads blocks, and compares them with their sums.
-    fn fill(&mut self, image: &mut [u8], range: Range<usize>) -> Result<(), String> {
+    fn fill(&mut self, image: &mut [u8], range: Range<usize>) -> Result<(), Problem> {
         let place = range.start;
         let bytes = &mut image[range];
-        self.file.seek(SeekFrom::Start(place as u64)).map_err(|error| error.to_string())?;
-        self.file.read_exact(bytes).map_err(|error| error.to_string())?;
+        self.file.seek(SeekFrom::Start(place as u64))?;
+        self.file.read_exact(bytes)?;
         let Some(index) = &self.index else { return Ok(()) };
         for (n, block) in bytes.chunks(BLOCK).enumerate() {
             if index.sums.get(place / BLOCK + n) != Some(&crc32c::crc32c(block)) {
-                return Err(format!(
-                    "bytes {} to {} have changed since they were written",
-                    place + n * BLOCK,
-                    place + n * BLOCK + block.len()
-                ));
+                let (from, to) = (place + n * BLOCK, place + n * BLOCK + block.len());
+                let what = format!("bytes {from} to {to} have changed since they were written");
+                return Err(Problem::damaged(what));
             }
         }
         Ok(())
     }
 }
 
+fn too_large(error: std::num::TryFromIntError) -> Problem {
+    Problem::new(ProblemKind::TooLarge, error.to_string())
+}
+
 /// The footer of a file that has no index.
-fn tail(mut file: &File, bytes: u64) -> Result<Vec<u8>, String> {
-    let mut read = |back: u64| -> Result<Vec<u8>, String> {
-        let at = bytes.checked_sub(back).ok_or("it is too short for Parquet")?;
-        file.seek(SeekFrom::Start(at)).map_err(|error| error.to_string())?;
+fn tail(mut file: &File, bytes: u64) -> Result<Vec<u8>, Problem> {
+    let mut read = |back: u64| -> Result<Vec<u8>, Problem> {
+        let at = bytes.checked_sub(back).ok_or_else(|| Problem::malformed("it is too short for Parquet"))?;
+        file.seek(SeekFrom::Start(at))?;
         let mut end = Vec::new();
-        file.take(back).read_to_end(&mut end).map_err(|error| error.to_string())?;
+        file.take(back).read_to_end(&mut end)?;
         Ok(end)
     };
     let end = read(8)?;
     let length = end.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)).filter(|_| end.ends_with(b"PAR1"));
-    read(u64::from(length.ok_or("not Parquet, or its end is missing")?) + 8)
+    read(u64::from(length.ok_or_else(|| Problem::malformed("not Parquet, or its end is missing"))?) + 8)
 }
 
 /// Keeps a decoder's panic from ending the program: its input was not checked if the index is missing.
-pub fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err("it can't be decoded".to_owned()))
+pub fn guarded<T>(decode: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(Problem::malformed("it can't be decoded")))
 }

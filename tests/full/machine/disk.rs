@@ -41,7 +41,9 @@ fn a_store_that_may_not_be_written_stays_as_it_is_and_can_be_read() {
     let ran = feed(command, b"");
     ran.did_not_panic();
     assert!(
-        ran.stdout.contains("code 3") && ran.stderr.contains("Read-only") && ran.stderr.contains("as it was"),
+        ran.stdout.contains("code 3")
+            && ran.stderr.contains("Read-only")
+            && ran.stderr.contains("the store is unchanged"),
         "{}{}",
         ran.stdout,
         ran.stderr

@@ -1,14 +1,12 @@
 //! Questions whether somebody may do something, asked again before the answer could have changed.
 
-use super::{ClientFinding, Clients, describe, name, resource};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
 use crate::model::report::Severity;
 use serde_json::json;
 
 /// A minute from one address. Who keeps answers as long as kubelets do (5 minutes) would have to ask 300 different
 /// ones.
 const PER_MINUTE: f64 = 60.0;
-/// In so many minutes.
-const MINUTES: usize = 3;
 const REVIEWS: [&str; 5] = [
     "subjectaccessreviews",
     "localsubjectaccessreviews",
@@ -21,7 +19,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| REVIEWS.contains(&what.1)) {
         let minutes = one.minutes(clients, |row| row.verb == "create");
         let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);
-        if busy < MINUTES {
+        if busy < HABIT_MINUTES {
             continue;
         }
         let summary = format!(

@@ -5,7 +5,7 @@ use crate::analysis::clients::Profile;
 use crate::analysis::rollup::read::{What, Who};
 use crate::model::incident::quote;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, SECOND};
+use crate::model::time::SECOND;
 use crate::model::units::{counted, duration};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -49,8 +49,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             ("namespace", namespace),
             ("object", object),
         ];
-        let mut finding = Finding::new(ID, severity, &subject);
-        (finding.first_seen, finding.last_seen) = (time::format(row.span.0), time::format(row.span.1));
+        let finding = Finding::new(ID, severity, &subject).seen(row.span);
         let summary = format!(
             "{} and {} overwrite each other on {} {}: {} in {} ({:.0} a minute), {} (409)",
             name(one),

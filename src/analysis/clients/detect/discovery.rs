@@ -1,6 +1,6 @@
 //! Asking again and again which APIs there are.
 
-use super::{ClientFinding, Clients, describe, name};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name};
 use crate::model::report::Severity;
 use crate::model::uri::PathClass;
 use serde_json::json;
@@ -8,8 +8,6 @@ use serde_json::json;
 /// A minute and address. Two requests find out everything where discovery is aggregated, and kubectl keeps that for six
 /// hours.
 const PER_MINUTE: f64 = 30.0;
-/// In so many minutes: an old kubectl asks for each group once, and then no more.
-const MINUTES: usize = 3;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| what.1.is_empty()) {
@@ -18,7 +16,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = one.minutes(clients, |row| matches!(class(row), Some(PathClass::Discovery | PathClass::OpenApi)));
         let sources = one.copies(profile);
         let busy = minutes.with(PER_MINUTE * sources as f64);
-        if busy < MINUTES {
+        if busy < HABIT_MINUTES {
             continue;
         }
         let schemas = one.sum(is_schema);

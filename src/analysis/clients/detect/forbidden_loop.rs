@@ -1,6 +1,6 @@
 //! Requests that are refused, and made again all the same.
 
-use super::{ClientFinding, Clients, describe, name};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 
 /// Refusals in a minute and address. client-go's reflector waits up to 30 s between its tries: 2 a minute.
 const PER_MINUTE: f64 = 3.0;
-/// In so many minutes: while an apiserver starts it refuses everybody for a moment.
-const MINUTES: usize = 3;
 /// Of the requests of the same kind.
 const SHARE: f64 = 0.5;
 
@@ -35,7 +33,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = Minutes::of(clients.tile, profile.rows().filter(is_refused).map(|row| (row.tile, row.requests)));
         let sources = profile.sources().max(1) as f64;
         let busy = minutes.with(PER_MINUTE * sources);
-        if busy < MINUTES {
+        if busy < HABIT_MINUTES {
             continue;
         }
         let most = kinds

@@ -1,6 +1,6 @@
 //! LISTs of everything where everything is much, and what a burst of them takes.
 
-use super::{ClientFinding, Clients, describe, name, resource};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
 use crate::analysis::clients::cost::Origin;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
@@ -12,9 +12,8 @@ use serde_json::json;
 const OBJECTS: u64 = 1000;
 /// or bytes of JSON: what takes the most seats that a LIST from the cache can.
 const BYTES: u64 = 1_000_000;
-/// A minute, in so many minutes: a habit.
+/// A minute.
 const PER_MINUTE: f64 = 1.0;
-const MINUTES: usize = 3;
 const WINDOW: i64 = 5;
 /// Of a client's LISTs.
 const NEARLY_ALL: f64 = 0.95;
@@ -42,7 +41,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             Origin::Snapshot => "from the etcd database",
             Origin::Metrics => "from the apiserver's metrics",
         };
-        let is_habit = minutes.with(PER_MINUTE) >= MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
+        let is_habit =
+            minutes.with(PER_MINUTE) >= HABIT_MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
         let severity = if is_habit { Severity::Warning } else { Severity::Info };
         let summary = format!(
             "{} lists all {} without limit: {} LISTs of {} objects and {} each ({source}), {} in all{}",

@@ -1,6 +1,6 @@
 //! GET again and again where a watch would say when something changes.
 
-use super::{ClientFinding, Clients, describe, name, resource};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
 use crate::analysis::rollup::read::{ObjectRow, TrafficRow};
 use crate::model::report::Severity;
 use crate::model::units::percent;
@@ -8,8 +8,6 @@ use serde_json::json;
 
 /// GETs a minute from one address on one resource.
 const PER_MINUTE: f64 = 60.0;
-/// In so many minutes.
-const MINUTES: usize = 3;
 /// Reads a minute of one object: more than a candidate in a leader election does, which looks every 2 s.
 const OF_OBJECT: f64 = 31.0;
 /// For so long, in seconds.
@@ -35,7 +33,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             *rate >= OF_OBJECT && object.seconds() >= SECONDS && (object.writes as f64) < WRITES * object.reads as f64
         });
         let object = object.max_by(|a, b| a.0.total_cmp(&b.0));
-        if busy < MINUTES && object.is_none() {
+        if busy < HABIT_MINUTES && object.is_none() {
             continue;
         }
         let missing = one.sum(|row| is_get(row) && row.code == Some(404)) as f64 / gets;

@@ -34,9 +34,13 @@ use crate::analysis::rollup::read::{What, Who};
 use crate::model::incident::quote;
 use crate::model::registry::qualified;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, SECOND};
+use crate::model::time::SECOND;
 use serde_json::Value as Json;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What goes on in so many minutes is a habit: a restart, a deleted namespace or an old kubectl asks for much at once,
+/// and then no more.
+const HABIT_MINUTES: usize = 3;
 
 /// A finding, and the client that it is about, if it is about one.
 pub type ClientFinding<'r> = (Option<Who<'r>>, Finding);
@@ -134,22 +138,16 @@ impl<'r> Clients<'r> {
         let (group, resource) = what;
         let subject =
             [("cluster", cluster), ("user", user), ("agent", agent), ("group", group), ("resource", resource)];
-        let mut finding = Finding::new(id, severity, &subject);
         let (first, last) = minutes.span();
-        let within = |second: i64| time::format((second * SECOND).clamp(self.span.0, self.span.1));
-        (finding.first_seen, finding.last_seen) = (within(first), within(last));
-        finding
+        let within = |second: i64| (second * SECOND).clamp(self.span.0, self.span.1);
+        Finding::new(id, severity, &subject).seen((within(first), within(last)))
     }
 }
 
 /// The words of a finding: what, with which numbers, and what to do.
-fn describe(mut finding: Finding, confidence: f64, summary: String, evidence: Json, remedy: &str) -> Finding {
-    finding.confidence = confidence;
-    finding.summary = summary;
-    finding.evidence =
-        evidence.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), rounded(value))).collect();
-    remedy.clone_into(&mut finding.remedy);
-    finding
+fn describe(finding: Finding, confidence: f64, summary: String, mut evidence: Json, remedy: &str) -> Finding {
+    evidence.as_object_mut().into_iter().flatten().for_each(|(_, value)| *value = rounded(value));
+    finding.sure(confidence).summary(summary).evidence(evidence).remedy(remedy)
 }
 
 /// Numbers with three digits behind the point at most.

@@ -1,20 +1,18 @@
 //! Kubelets that write the status of their nodes where a lease says that they live.
 
-use super::{ClientFinding, Clients, describe};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe};
 use crate::model::report::Severity;
 use serde_json::json;
 
 /// A minute and node. By default it is every 5 minutes, or when something changed.
 const PER_MINUTE: f64 = 2.0;
-/// In so many minutes.
-const MINUTES: usize = 3;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
     for (profile, what, one) in clients.uses().filter(|(profile, what, _)| profile.is_kubelets() && what.1 == "nodes") {
         let minutes = one.minutes(clients, |row| matches!(row.verb, "update" | "patch") && row.subresource == "status");
         let nodes = profile.about.nodes.0.max(1) as f64;
         let busy = minutes.with(PER_MINUTE * nodes);
-        if busy < MINUTES {
+        if busy < HABIT_MINUTES {
             continue;
         }
         let rate = minutes.busiest() / nodes;

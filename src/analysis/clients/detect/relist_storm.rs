@@ -5,7 +5,7 @@ use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::clients::{Profile, Use, first_page};
 use crate::analysis::rollup::read::{TrafficRow, What};
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, SECOND};
+use crate::model::time::SECOND;
 use crate::model::units::{grouped, percent};
 use crate::model::uri::Selector;
 use serde_json::json;
@@ -38,14 +38,10 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         if known < WATCHERS || most < SHARE * known || most < BASELINE_FACTOR * median.max(1.0) {
             continue;
         }
-        let mut finding = Finding::new(
-            "client-relist-storm",
-            Severity::Warning,
-            &[("cluster", cluster), ("group", what.0), ("resource", what.1)],
-        );
         let (from, to) = minutes.span();
-        (finding.first_seen, finding.last_seen) =
-            (time::format(from * SECOND), time::format((to * SECOND).min(clients.span.1)));
+        let subject = [("cluster", cluster), ("group", what.0), ("resource", what.1)];
+        let finding = Finding::new("client-relist-storm", Severity::Warning, &subject)
+            .seen((from * SECOND, (to * SECOND).min(clients.span.1)));
         let summary = format!(
             "{} of {} watchers of {} relisted within a minute ({})",
             grouped(most as u64),

@@ -1,6 +1,6 @@
 //! LIST again and again where an informer would LIST once and watch.
 
-use super::{ClientFinding, Clients, describe, name, resource};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
 use crate::analysis::clients::{first_page, listing, succeeded};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
@@ -11,8 +11,6 @@ use serde_json::json;
 /// LISTs from one address within [`WINDOW`] minutes: an informer lists once, and once more for each failure.
 const LISTS: f64 = 5.0;
 const WINDOW: i64 = 10;
-/// In so many minutes: deleting a namespace lists much at once, and then no more.
-const MINUTES: usize = 3;
 /// From gaps this alike on (90th percentile ÷ median) it goes by the clock.
 const REGULAR: f64 = 2.0;
 
@@ -30,7 +28,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = one.minutes(clients, is_answered);
         let sources = one.copies(profile);
         let densest = minutes.most_in(WINDOW) / sources as f64;
-        if densest < LISTS || minutes.with(1.0) < MINUTES {
+        if densest < LISTS || minutes.with(1.0) < HABIT_MINUTES {
             continue;
         }
         let gaps = one.gaps(Fact::Reread);

@@ -1,6 +1,6 @@
 //! Writes that leave the object as it was.
 
-use super::{ClientFinding, Clients, describe, name, resource};
+use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, percent};
@@ -8,8 +8,6 @@ use serde_json::json;
 
 /// A minute and copy.
 const PER_MINUTE: f64 = 5.0;
-/// In so many minutes.
-const MINUTES: usize = 3;
 /// Of its updates and patches of that resource.
 const SHARE: f64 = 0.5;
 
@@ -17,7 +15,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
     for (profile, what, one) in clients.uses() {
         let minutes = one.fact_minutes(clients, Fact::NoChange);
         let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);
-        if busy < MINUTES {
+        if busy < HABIT_MINUTES {
             continue;
         }
         let writes = one.sum(|row| matches!(row.verb, "update" | "patch")) as f64;

@@ -14,7 +14,7 @@ pub(super) use throttling::{is_held, on_calls};
 
 use crate::analysis::metrics::facts::Instance;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{self, Micros};
+use crate::model::time::Micros;
 use crate::model::units::duration;
 use serde_json::Value;
 
@@ -32,13 +32,12 @@ struct Draft {
 impl Draft {
     /// Of this subject, seen from when to when.
     fn about(self, subject: &[(&str, &str)], seen: (Micros, Micros)) -> Finding {
-        let mut finding = Finding::new(self.id, self.severity, subject);
-        (finding.first_seen, finding.last_seen) = (time::format(seen.0), time::format(seen.1));
-        (finding.confidence, finding.summary, finding.remedy) = (self.confidence, self.summary, self.remedy);
-        if let Value::Object(evidence) = self.evidence {
-            finding.evidence = evidence.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        }
-        finding
+        Finding::new(self.id, self.severity, subject)
+            .sure(self.confidence)
+            .seen(seen)
+            .summary(self.summary)
+            .evidence(self.evidence)
+            .remedy(self.remedy)
     }
 
     /// Of a process, or of something of it.

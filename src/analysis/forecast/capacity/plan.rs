@@ -1,5 +1,6 @@
 //! What is to be added: `web:+200 pods`, `+20 nodes`, from when on.
 
+use crate::model::problem::Problem;
 use crate::model::quantity::Quantity;
 use crate::model::time::{self, Micros};
 use crate::model::units::grouped;
@@ -30,16 +31,16 @@ pub struct Plan {
 
 impl Plan {
     /// Reads what is to be added. The error names what can't be read and the form that it should have.
-    pub fn parse(additions: &[String], nodes: Option<u64>, from: Option<Micros>) -> Result<Self, String> {
+    pub fn parse(additions: &[String], nodes: Option<u64>, from: Option<Micros>) -> Result<Self, Problem> {
         if nodes == Some(0) {
-            return Err("--nodes 0: a cluster without nodes has no capacity".to_owned());
+            return Err(Problem::setting("a cluster without nodes has no capacity").at("--nodes 0"));
         }
         if from.is_some() && additions.is_empty() && nodes.is_none() {
-            return Err("--from requires --add or --nodes".to_owned());
+            return Err(Problem::setting("--from requires --add or --nodes"));
         }
         let additions: Vec<Addition> = additions.iter().map(|text| addition(text)).collect::<Result<_, _>>()?;
         if nodes.is_some() && additions.iter().any(|one| one.what == "nodes") {
-            return Err("--nodes and --add nodes both set the number of nodes; use one".to_owned());
+            return Err(Problem::setting("--nodes and --add nodes both set the number of nodes").hint("use one"));
         }
         Ok(Self { additions, nodes, from })
     }
@@ -61,9 +62,11 @@ impl Plan {
 }
 
 /// Reads `[NAMESPACE:]+N WHAT`.
-fn addition(text: &str) -> Result<Addition, String> {
+fn addition(text: &str) -> Result<Addition, Problem> {
     let wrong = |why: &str| {
-        format!("--add '{text}': {why}; write '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'")
+        Problem::setting(why.to_owned())
+            .at(format!("--add '{text}'"))
+            .hint("write '[NAMESPACE:]+N WHAT', such as 'web:+200 pods' or '+20 nodes'")
     };
     let (namespace, rest) = text.rsplit_once(':').unwrap_or_default();
     let rest = if namespace.is_empty() { text.trim_start_matches(':') } else { rest };
@@ -125,7 +128,7 @@ mod tests {
             ("", "a number and a name"),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.to_string().contains(why), "{text}: {error}");
         }
         assert!(Plan::parse(&[], Some(0), None).is_err());
         assert!(Plan::parse(&[], None, Some(5)).is_err());

@@ -243,5 +243,5 @@ fn picks_are_selectors_or_patterns() {
     assert!(takes(r#"a{b="x\"}y"}"#) && takes(r#"{c="1"}"#) && takes(r#"a{c="1", b="x\"}y"}"#));
     assert!(takes("^a") && takes("c=\"1\"") && takes("a"));
     assert!(!takes(r#"a{c="2"}"#) && !takes(r#"b{c="1"}"#) && !takes("^b") && !takes(r#"a{d="1"}"#));
-    assert!(Pick::parse("a(").unwrap_err().contains("regular expression"));
+    assert!(Pick::parse("a(").unwrap_err().to_string().contains("regular expression"));
 }

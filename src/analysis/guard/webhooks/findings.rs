@@ -62,21 +62,16 @@ pub(super) fn findings(
     let mut found = Vec::new();
     let subject = [("configuration", webhook.configuration.as_str()), ("webhook", webhook.name.as_str())];
     let mut add = |id: &str, severity: Severity, confidence: f64, summary: String, remedy: &str| {
-        let mut finding = Finding::new(id, severity, &subject);
-        (finding.first_seen, finding.last_seen) = (seen.0.to_owned(), seen.1.to_owned());
-        (finding.confidence, finding.summary, finding.remedy) = (confidence, summary, remedy.to_owned());
-        finding
-            .evidence
-            .insert("failure_policy".to_owned(), json!(if webhook.fails_closed { "Fail" } else { "Ignore" }));
-        finding.evidence.insert("timeout_s".to_owned(), json!(webhook.timeout_s));
-        if has_logs {
-            finding.evidence.insert("requests".to_owned(), json!(met.sure + met.perhaps));
-            finding.evidence.insert("control_plane_requests".to_owned(), json!(met.control_plane));
-        }
-        if let Some(p99) = measured.and_then(|measured| measured.p99_within(webhook.timeout_s)) {
-            finding.evidence.insert("p99_ms".to_owned(), json!(p99));
-        }
-        found.push(finding);
+        let evidence = json!({
+            "failure_policy": if webhook.fails_closed { "Fail" } else { "Ignore" },
+            "timeout_s": webhook.timeout_s,
+            "requests": has_logs.then_some(met.sure + met.perhaps),
+            "control_plane_requests": has_logs.then_some(met.control_plane),
+            "p99_ms": measured.and_then(|measured| measured.p99_within(webhook.timeout_s)),
+        });
+        let finding = Finding::new(id, severity, &subject).sure(confidence).summary(summary).remedy(remedy);
+        let (first_seen, last_seen) = (seen.0.to_owned(), seen.1.to_owned());
+        found.push(Finding { first_seen, last_seen, ..finding.evidence(evidence) });
     };
     let name = &webhook.name;
     let failed = met.failed.max(measured.map_or(0, |measured| measured.failed));

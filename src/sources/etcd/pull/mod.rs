@@ -5,6 +5,7 @@ mod grpc;
 mod tls;
 
 use super::mvcc::{Field, Fields};
+use crate::model::problem::Problem;
 use grpc::Call;
 use http::Uri;
 use sha2::{Digest, Sha256};
@@ -77,10 +78,13 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Reads `https://host:2379`; without a scheme it is http, as for etcdctl.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Problem> {
         let text = text.trim().trim_end_matches('/');
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let wrong = || format!("'{text}' is not an endpoint; give https://HOST:2379, several with commas between");
+        let wrong = || {
+            Problem::setting(format!("'{text}' is not an endpoint"))
+                .hint("give https://HOST:2379, several with commas between")
+        };
         let uri: Uri = whole.parse().map_err(|_| wrong())?;
         let is_plain = matches!(uri.path(), "" | "/") && uri.query().is_none() && !whole.contains('@');
         let has_host = uri.host().is_some_and(|host| !host.is_empty());

@@ -1,4 +1,4 @@
-//! One round of `plimsoll record`: from sources to samples.
+//! One round of recording: from sources to samples.
 
 use crate::actions::fresh::replace;
 use crate::analysis::memory::account::Account;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Samples as they are written.
-pub(in crate::commands) type Samples = Vec<(Series, Micros, f64)>;
+pub(crate) type Samples = Vec<(Series, Micros, f64)>;
 
 /// What is remembered from one round, and from one run, to the next: in the store's folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ struct State {
 }
 
 /// Takes samples.
-pub(in crate::commands) struct Taker<'a> {
+pub(crate) struct Taker<'a> {
     sources: &'a [String],
     kube: &'a KubeFlags,
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "objects can be read only from a cluster"))]
@@ -81,7 +81,7 @@ impl PageWorker for Worker {
 
 impl<'a> Taker<'a> {
     /// Takes from these sources, a live cluster where there are none; remembers in the store what it must.
-    pub(in crate::commands) fn new(
+    pub(crate) fn new(
         sources: &'a [String],
         kube: &'a KubeFlags,
         objects_every: std::time::Duration,
@@ -108,12 +108,12 @@ impl<'a> Taker<'a> {
     }
 
     /// Whether something is asked for what is now.
-    pub(in crate::commands) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.sources.is_empty() || self.sources.iter().any(|source| is_live(source))
     }
 
     /// Writes down what the next run must know.
-    pub(in crate::commands) fn remember(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(crate) fn remember(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         if self.state == self.written {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl<'a> Taker<'a> {
     }
 
     /// Takes everything once. What fails is said, and tried again the next time, if there is one.
-    pub(in crate::commands) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Samples, Error> {
+    pub(crate) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Samples, Error> {
         let (mut samples, mut pages) = (Samples::new(), Vec::new());
         let mut errors = Vec::new();
         if self.sources.is_empty() {
@@ -209,7 +209,7 @@ impl<'a> Taker<'a> {
             }
         }
         let (found, failed) = usage::find(source);
-        errors.extend(failed);
+        errors.extend(failed.iter().map(ToString::to_string));
         is_something |= !found.is_empty();
         for usage in found {
             if self.is_new(&format!("usage {}", source[0]), usage.at) {

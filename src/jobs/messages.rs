@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A message with its texts and addresses, for all channels of its owner.
-pub(super) fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<OutboxEntry, Error> {
+pub(crate) fn parcel(owner: &Owner, message: &Message, config: &Config) -> Result<OutboxEntry, Error> {
     let message::Rendered { subject, text, slack } =
         message::render(message, &config.templates).map_err(Error::Usage)?;
     let addresses = |channel: &Channel| match &channel.way {
@@ -27,7 +27,7 @@ pub(super) fn parcel(owner: &Owner, message: &Message, config: &Config) -> Resul
 }
 
 /// Forgets what could not be delivered for too long, and says so.
-pub(super) fn give_up(state: &mut State, keep: Duration, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
+pub(crate) fn give_up(state: &mut State, keep: Duration, now: Micros, context: &mut Context<'_>) -> Result<(), Error> {
     let keep = Micros::try_from(keep.as_micros()).unwrap_or(Micros::MAX);
     let (kept, old): (Vec<OutboxEntry>, Vec<OutboxEntry>) =
         std::mem::take(&mut state.outbox).into_iter().partition(|parcel| now.saturating_sub(parcel.message.at) <= keep);
@@ -44,7 +44,7 @@ pub(super) fn give_up(state: &mut State, keep: Duration, now: Micros, context: &
 }
 
 /// Sends what is in the outbox, which holds afterwards what is left; what was in it before, and what became of it.
-pub(super) fn send(
+pub(crate) fn send(
     state: &mut State,
     store: &Store,
     config: &Config,
@@ -65,7 +65,7 @@ pub(super) fn send(
 }
 
 /// Says which channels failed, once each.
-pub(super) fn complain(outcomes: &[Outcome], context: &mut Context<'_>) -> Result<(), Error> {
+pub(crate) fn complain(outcomes: &[Outcome], context: &mut Context<'_>) -> Result<(), Error> {
     let mut failed: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
     for outcome in outcomes {
         if let Err(error) = &outcome.result {
