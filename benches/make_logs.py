@@ -3,6 +3,7 @@
 
     make_logs.py repeat --size 1GB OUT|-    the sample over and over: fresh audit ids, later times
     make_logs.py fleet  --size 1GB OUT|-    the same events as of 10,000 nodes, 2,000 users, 500 namespaces
+    make_logs.py fleet  --nodes 100 --users 300 --rate 200 --seconds 3600 OUT|-    another fleet, so long
 
 Sizes: bytes, or with kB MB GB (powers of 1000) or KiB MiB GiB; whole lines up to that size. The same size, mode
 and seed give the same bytes, and a smaller size a beginning of the larger. Needs the module zstandard or the
@@ -219,18 +220,18 @@ def templates():
     return kubelet, account, plane
 
 
-def fleet(sink, seed):
+def fleet(sink, seed, nodes=NODES, users=USERS, rate=None, seconds=None):
     rng = random.Random(seed)
     kubelet, account, plane = templates()
 
-    node_names = [b"node-%05d" % n for n in range(NODES)]
-    node_ips = [b"10.%d.%d.%d" % (64 + n // 65536, n // 256 % 256, n % 256) for n in range(NODES)]
+    node_names = [b"node-%05d" % n for n in range(nodes)]
+    node_ips = [b"10.%d.%d.%d" % (64 + n // 65536, n // 256 % 256, n % 256) for n in range(nodes)]
     spaces = [b"team-%02d-%s" % (n // 10, (b"dev", b"test", b"prod", b"batch", b"web", b"data", b"jobs", b"ci", b"api", b"ops")[n % 10])
               for n in range(NAMESPACES)]
     products = [word.encode() for word in WORDS[:PRODUCTS]]
     assert len(set(products)) == PRODUCTS
     accounts = []
-    for n in range(USERS):
+    for n in range(users):
         product = products[n * 7 % PRODUCTS] if n < PRODUCTS else rng.choice(products)
         version = b"v%d.%d.%d" % (rng.randrange(3), rng.randrange(30), rng.randrange(6))
         agent = b"%s/%s (linux/amd64) kubernetes/%07x" % (product, version, rng.getrandbits(28))
@@ -238,10 +239,10 @@ def fleet(sink, seed):
             "home": spaces[n % NAMESPACES], "account": b"%s-%d" % (product, n // NAMESPACES), "agent": agent,
             "uid": b"%08x-0000-4000-8000-%012x" % (rng.getrandbits(32), n),
             "podips": [(b"10.%d.%d.%d" % (128 + rng.randrange(64), rng.randrange(256), rng.randrange(1, 255)),
-                        node_names[rng.randrange(NODES)]) for _ in range(1 + rng.randrange(3))],
+                        node_names[rng.randrange(nodes)]) for _ in range(1 + rng.randrange(3))],
         })
     # A few accounts do most of the work.
-    weights = list(accumulate(1 / (1 + n) ** 0.8 for n in range(USERS)))
+    weights = list(accumulate(1 / (1 + n) ** 0.8 for n in range(users)))
     busy = [accounts[bisect(weights, (i + 0.5) / 65536 * weights[-1])] for i in range(65536)]
     rng.shuffle(busy)
     latencies = [min(30_000_000, int(rng.lognormvariate(8.0, 1.1))) + 400 for _ in range(65536)]
@@ -263,6 +264,7 @@ def fleet(sink, seed):
     clock = Clock()
     stamp = b"%b.%06dZ"
     now = 1_795_166_280 * 1_000_000
+    last = None if seconds is None else now + seconds * 1_000_000
     pending = []  # (end, number, text of the end before its stageTimestamp is known)
     random_bits, random_float = rng.getrandbits, rng.random
     values = {}
@@ -273,7 +275,7 @@ def fleet(sink, seed):
             number += 1
             bits = random_bits(48)
             if who == "kubelet":
-                node = (node + 7919) % NODES  # every node once in NODES turns, in no order
+                node = (node + 7919) % nodes  # every node once in nodes turns, in no order
                 values["node"], values["nodeip"] = node_names[node], node_ips[node]
                 values["namespace"], values["name"] = spaces[bits % NAMESPACES], objects[(bits >> 12) % 2000]
             elif who == "account":
@@ -301,7 +303,10 @@ def fleet(sink, seed):
                 batch.append(line)
                 size += len(line)
             batch_bytes += size
-            now += int(size * MICROS_PER_BYTE * (0.5 + random_float()))
+            now += int((size * MICROS_PER_BYTE if rate is None else 1_000_000 / rate) * (0.5 + random_float()))
+            if last is not None and now >= last:
+                sink.take(b"".join(batch))
+                return
             if batch_bytes > CHUNK:
                 if not sink.take(b"".join(batch)):
                     return
@@ -323,11 +328,15 @@ def main():
     arguments.add_argument("mode", choices=["repeat", "fleet"])
     arguments.add_argument("--size", type=size_of, default=size_of("1GB"))
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--nodes", type=int, default=NODES)
+    arguments.add_argument("--users", type=int, default=USERS)
+    arguments.add_argument("--rate", type=float, help="requests a second of a fleet")
+    arguments.add_argument("--seconds", type=int, help="ends a fleet after so long")
     arguments.add_argument("out", metavar="OUT|-")
     args = arguments.parse_args()
     sink = Sink(args.out, args.size)
     try:
-        repeat(sink) if args.mode == "repeat" else fleet(sink, args.seed)
+        repeat(sink) if args.mode == "repeat" else fleet(sink, args.seed, args.nodes, args.users, args.rate, args.seconds)
         sink.close()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

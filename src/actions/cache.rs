@@ -68,7 +68,7 @@ fn private_file(path: &Path) -> io::Result<File> {
 
 fn write(making: &Path, entry: Entry, manifest: &Manifest, give: &Give<'_>) -> io::Result<()> {
     let tables = making.join(cache::TABLES);
-    rollup::write(&tables, manifest, give)?;
+    rollup::write(&tables, manifest, give, &[])?;
     let (_, sum) = checksum(File::open(tables.join(MANIFEST))?)?;
     let entry = Entry { manifest: format!("{sum:08x}"), ..entry }.sealed();
     let mut file = Fresh::create(&making.join(ENTRY))?;

@@ -2,11 +2,12 @@
 //! makes the folder a roll-up. Nobody but the user may read them.
 
 use super::fresh::{Fresh, folder as private_folder, is_free};
-use crate::model::rollup::{Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};
+use crate::model::rollup::{COARSE, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};
 use crate::sources::rolled::checksum;
 use polars::prelude::{
     BatchedWriter, Column, DataFrame, IntoColumn, NamedFrom, ParquetCompression, ParquetWriter, Series,
 };
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
@@ -22,8 +23,16 @@ const WRITERS: usize = 2;
 /// Hands the rows of a table, as text, to who asks.
 pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<String>)) + Sync + 'g;
 
-/// Writes a roll-up into a folder that is empty or not there yet; gives the manifest with what was written.
-pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<Manifest> {
+/// The same roll-up in longer tiles.
+pub struct CoarseCopy<'g> {
+    /// Their length in seconds.
+    pub tile: i64,
+    pub give: Box<Give<'g>>,
+}
+
+/// Writes a roll-up into a folder that is empty or not there yet, and some of its tables in longer tiles; gives the
+/// manifest with what was written.
+pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>, copies: &[CoarseCopy<'_>]) -> io::Result<Manifest> {
     is_free(folder)?;
     private_folder(folder)?;
     let mut manifest = manifest.clone();
@@ -33,7 +42,7 @@ pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<
     let write_some = || -> io::Result<Vec<(String, StoredTable)>> {
         let mut written = Vec::new();
         while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            written.push((spec.name.to_owned(), table(folder, spec, give)?));
+            written.push((spec.name.to_owned(), table(&folder.join(format!("{}.parquet", spec.name)), spec, give)?));
         }
         Ok(written)
     };
@@ -49,15 +58,22 @@ pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>) -> io::Result<
     for written in all {
         manifest.tables.extend(written?);
     }
+    for copy in copies {
+        let mut tables = BTreeMap::new();
+        for spec in TABLES.iter().filter(|spec| COARSE.contains(&spec.name)) {
+            let path = folder.join(format!("{}-{}.parquet", spec.name, copy.tile));
+            tables.insert(spec.name.to_owned(), table(&path, spec, &*copy.give)?);
+        }
+        manifest.coarse.insert(copy.tile, tables);
+    }
     let mut file = Fresh::create(&folder.join(MANIFEST))?;
     writeln!(file, "{}", serde_json::to_string_pretty(&manifest)?)?;
     file.finish()?;
     Ok(manifest)
 }
 
-fn table(folder: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredTable> {
-    let target = folder.join(format!("{}.parquet", spec.name));
-    let fresh = Fresh::create(&target)?;
+fn table(target: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredTable> {
+    let fresh = Fresh::create(target)?;
     let file = File::options().write(true).open(fresh.path())?;
     let mut group = Group::new(spec);
     let schema = group.frame()?;
@@ -65,25 +81,27 @@ fn table(folder: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredT
         .with_compression(ParquetCompression::Zstd(None))
         .batched(schema.schema())
         .map_err(io::Error::other)?;
-    let mut rows = 0;
+    let (mut rows, mut groups) = (0, Vec::new());
     let mut result = Ok(());
     give(spec, &mut |row| {
         rows += 1;
         group.add(row);
         if group.rows == GROUP && result.is_ok() {
+            groups.extend(group.range());
             result = group.write(&mut parquet);
         }
     });
     result?;
     // A file without any row has its columns all the same.
     if group.rows > 0 || rows == 0 {
+        groups.extend(group.range());
         group.write(&mut parquet)?;
     }
     parquet.finish().map_err(io::Error::other)?;
     drop(parquet);
     let (bytes, sum) = checksum(File::open(fresh.path())?)?;
     fresh.finish()?;
-    Ok(StoredTable { rows, bytes, crc32c: format!("{sum:08x}") })
+    Ok(StoredTable { rows, bytes, crc32c: format!("{sum:08x}"), groups })
 }
 
 /// Rows that are yet to be written.
@@ -118,6 +136,13 @@ impl<'s> Group<'s> {
             }
         }
         self.rows += 1;
+    }
+
+    /// Its rows, and the smallest and the largest number in the first column, if that holds numbers.
+    fn range(&self) -> Option<(u64, i64, i64)> {
+        let Some(Values::Number(all)) = self.columns.first() else { return None };
+        let (first, last) = all.iter().min().zip(all.iter().max())?;
+        Some((self.rows as u64, *first, *last))
     }
 
     fn frame(&mut self) -> io::Result<DataFrame> {

@@ -1,5 +1,6 @@
 //! What a finding, a metric, a field or a term means, by the project's documents, which the program carries with it.
 
+use crate::model::columns::{self, Column};
 use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
 
@@ -22,6 +23,8 @@ pub enum Kind {
     /// A metric, or a field that is computed from metrics.
     Metric,
     Term,
+    /// A column of a table, by its heading or its field.
+    Column,
 }
 
 impl Kind {
@@ -31,6 +34,7 @@ impl Kind {
             Self::Finding => "finding",
             Self::Metric => "metric",
             Self::Term => "term",
+            Self::Column => "column",
         }
     }
 }
@@ -65,8 +69,8 @@ pub fn explain(name: &str, topics: &[Topic]) -> Result<Topic, Vec<String>> {
     if let Some(found) = exact.or_else(|| topics.iter().find(|own| comparable(&own.name) == wanted)) {
         return Ok(found.clone());
     }
-    if let Some(metric) = metric(name.trim()) {
-        return Ok(metric);
+    if let Some(found) = field(name.trim(), &wanted) {
+        return Ok(found);
     }
     // `relists`, `full LISTs`.
     let singular = wanted.strip_suffix('s').unwrap_or(&wanted);
@@ -135,7 +139,7 @@ fn row_text(head: &[&str], row: &[&str]) -> String {
 /// Each finding: its runbook and its row in the catalogue.
 fn findings() -> Vec<Topic> {
     let mut all: BTreeMap<String, Topic> = BTreeMap::new();
-    for (document, page) in [(FINDINGS, "findings.md"), (GUARD, "guard.md")] {
+    for (document, page) in [(FINDINGS, "findings.md"), (GUARD, "commands/guard.md")] {
         for (_, head, row) in rows(document) {
             let Some(id) = row.first().and_then(|cell| cell.split("<a id=\"").nth(1)?.split('"').next()) else {
                 continue;
@@ -208,6 +212,28 @@ fn metric(name: &str) -> Option<Topic> {
     let summary =
         texts.first().map_or_else(String::new, |text| sentence(text.rsplit("\n\n").next().unwrap_or_default()));
     Some(Topic { name: name.to_owned(), kind: Kind::Metric, summary, text, page: "metrics.md".to_owned() })
+}
+
+/// A field or a heading of a table, a metric, or what is both.
+fn field(name: &str, wanted: &str) -> Option<Topic> {
+    let is_it = |column: &Column| column.name == name || comparable(column.title) == wanted && !wanted.is_empty();
+    let found: Vec<(&str, &Column)> = columns::families()
+        .into_iter()
+        .flat_map(|(family, own)| own.iter().filter(|column| is_it(column)).map(move |column| (family, column)))
+        .collect();
+    let metric = metric(name);
+    let Some((_, first)) = found.first() else { return metric };
+    let mut text = String::new();
+    for (family, Column { name, title, kind, meaning, .. }) in &found {
+        let heading = if title.is_empty() { String::new() } else { format!(", heading {title}") };
+        let unit = if kind.unit().is_empty() { String::new() } else { format!(", {}", kind.unit()) };
+        text += &format!("- {family}: {meaning} (`{name}`{heading}{unit})\n");
+    }
+    if let Some(metric) = metric {
+        text += &format!("\n{}", metric.text);
+    }
+    let (summary, page) = (first.meaning.to_owned(), "columns.md".to_owned());
+    Some(Topic { name: name.to_owned(), kind: Kind::Column, summary, text: text.trim_end().to_owned(), page })
 }
 
 /// The first sentence of a text, on one line and without markup.
@@ -323,7 +349,10 @@ mod tests {
         assert_eq!(name(" RELISTS "), Ok("Relist".to_owned()));
         assert!(explain("client-fan-out").unwrap().text.contains("## Act now"));
         let field = explain("wal_fsync_p99_ms").unwrap();
-        assert!(field.kind == Kind::Metric && field.text.contains("etcd_disk_wal_fsync_duration_seconds"), "{field:?}");
+        assert!(field.text.contains("FSYNC P99 MS") && field.text.contains("etcd_disk_wal_fsync_duration_seconds"));
+        assert_eq!(explain("oldest wait MS").map(|own| own.kind), Ok(Kind::Column));
+        let several = explain("LIMIT").unwrap();
+        assert!(several.text.contains("`limit_bytes`") && several.text.contains("`forecast_limit`"), "{several:?}");
         assert!(explain("etcd_disk_wal_fsync_duration_seconds").is_ok());
         assert!(explain("client-fan-aut").unwrap_err().contains(&"client-fan-out".to_owned()));
         assert_eq!(explain("qqqqqqqq"), Err(Vec::new()));

@@ -20,14 +20,15 @@ use std::io::Write as _;
   plimsoll explain client-fan-out samples/list-storm
   # a term
   plimsoll explain watch cache
-  # a field, or a metric
-  plimsoll explain wal_fsync_p99_ms
+  # a heading or field of a table, or a metric
+  plimsoll explain over limit
   # all findings and terms
   plimsoll explain
 
-Works offline: the texts are those of docs/runbooks, docs/findings.md, docs/glossary.md and docs/metrics.md.")]
+Works offline: the texts are those of docs/runbooks, docs/findings.md, docs/columns.md, docs/glossary.md \
+and docs/metrics.md.")]
 pub struct Args {
-    /// A finding's id, a metric, a field or a term; then, for a finding, sources in which to look for it. Without
+    /// A finding's id, a metric, a heading or field of a table, or a term; then, for a finding, sources in which to look for it. Without
     /// arguments all findings and terms are listed.
     #[arg(value_name = "WHAT [SOURCE]")]
     words: Vec<String>,
@@ -77,7 +78,7 @@ fn topic(words: &[String]) -> Result<(Topic, &[String]), Error> {
         [] => "plimsoll explain lists all findings and terms".to_owned(),
         some => format!("did you mean {}?", some.join(", ")),
     };
-    Err(Error::Usage(format!("'{}' is not a known finding, metric or term: {hint}", plain(&words[0]))))
+    Err(Error::Usage(format!("'{}' is not a known finding, column, metric or term: {hint}", plain(&words[0]))))
 }
 
 /// The findings of this id in sources.

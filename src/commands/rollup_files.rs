@@ -44,7 +44,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         rollup::read(found.streams, &Selection { with_seams: true, ..Selection::default() }, context)?;
     let manifest = Manifest { bundle: found.bundle, ..manifest(&rollup, &streams, &outcome) };
     let failed = |error: std::io::Error| Error::Input(format!("{}: {error}", args.to.display()));
-    let written = write(&args.to, &manifest, &giving(&rollup)).map_err(failed)?;
+    let written = write(&args.to, &manifest, &giving(&rollup), &[]).map_err(failed)?;
     let row = |name: &str| {
         let table = written.tables.get(name).cloned().unwrap_or_default();
         vec![name.into(), Value::Count(table.rows), Value::Count(table.bytes)]

@@ -4,6 +4,7 @@
 use super::manifest::{giving, manifest};
 use super::selection::Selection;
 use super::{log_question, rolled};
+use crate::actions::rollup::CoarseCopy;
 use crate::actions::store::{Age, KeepRollups, RollupsWriter};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
@@ -139,7 +140,7 @@ impl Recording {
         let recorded = Some(jiff::Timestamp::now().as_microsecond());
         let of_part = manifest(&rollup, &names, &outcome);
         let manifest = Manifest { bundle: found.bundle, recorded, files: files.clone(), ..of_part };
-        writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
+        add(&writer, &manifest, &rollup)?;
         for own in begun {
             if let Some(bytes) = own.packed {
                 writer.was_whole(own.log, bytes).map_err(failed)?;
@@ -181,7 +182,7 @@ pub(crate) fn look_after(
         for (tile, group) in &plan.join {
             let group: Vec<&Rolled> = group.iter().map(|place| &parts.parts[*place]).collect();
             let (rollup, manifest) = rolled::join(&group, *tile)?;
-            writer.add(&manifest, &giving(&rollup)).map_err(failed)?;
+            add(&writer, &manifest, &rollup)?;
             if context.settings.verbose {
                 context.notice(format!("{} roll-ups merged into one with tiles of {tile} s", group.len()))?;
             }
@@ -193,6 +194,14 @@ pub(crate) fn look_after(
             };
         }
     }
+}
+
+/// Adds a part to a store, with its copies in longer tiles.
+fn add(writer: &RollupsWriter, manifest: &Manifest, rollup: &Rollup) -> Result<(), Error> {
+    let coarser = rolled::coarser(rollup)?;
+    let copies = coarser.iter().map(|(tile, rollup)| CoarseCopy { tile: *tile, give: giving(rollup) });
+    let copies: Vec<CoarseCopy<'_>> = copies.collect();
+    writer.add(manifest, &giving(rollup), &copies).map_err(failed)
 }
 
 /// Drops the oldest roll-ups until all of them have no more than so many bytes. The latest stays.

@@ -3,17 +3,22 @@
 use super::log_question::{self, Answered, Question};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
+use crate::analysis::rollup::tile_for;
 use crate::cli::{Context, Error};
 use crate::inputs::selection::Selection;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::problem::Problem;
-use crate::model::rollup::{Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TableSpec, kind};
+use crate::model::question::Bounds;
+use crate::model::rollup::{
+    COARSE, Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TABLES, TableSpec, kind,
+};
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::archive_names::shown;
 use crate::sources::audit::pass::Outcome;
 use crate::sources::found::LogStream;
 use crate::sources::open::{Place, Source};
-use crate::sources::rolled::{Rolled, open};
+use crate::sources::rolled::{Reading, Rolled, open};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +41,7 @@ pub(crate) fn answer<Q: Question>(
 /// for.
 fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> Result<(Rollup, Outcome), Error> {
     let Wanted { since, until, with_seams, tables, .. } = wanted;
+    let is_of_some = !wanted.filters.is_empty();
     let asked = (since, until);
     let read_from = since.map(|since| if tables.look_back() { since - LOOK_BACK } else { since });
     let mut loader = Loader::new(wanted);
@@ -49,12 +55,17 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
     let manifest = |file: &Source| if let Place::File(path) = &file.place { Some(path.clone()) } else { None };
     let names: BTreeSet<PathBuf> = files.filter_map(manifest).collect();
     let mut widened: Option<(Micros, Micros)> = None;
-    let with_seams = tables.has_seams() && (with_seams || names.len() + raw.len() > 1);
+    let is_one = names.len() + raw.len() <= 1;
+    let mut parts = Vec::new();
     for name in names {
         let rolled = open(&name).map_err(Error::input)?;
-        if is_outside(&rolled.manifest, (read_from, until)) {
-            continue;
+        if !is_outside(&rolled.manifest, (read_from, until)) {
+            parts.push(rolled);
         }
+    }
+    let tile = if with_seams || is_of_some { None } else { whole_tile(&parts, (read_from, until)) };
+    let with_seams = tables.has_seams() && (with_seams || !is_one);
+    for rolled in parts {
         let specs = present(&rolled, tables, &mut loader)?;
         loader.begin(&rolled.manifest, rolled.has_seams());
         let (from, to) = loader.bounds();
@@ -66,7 +77,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
             widened = Some(widened.map_or(now, |before| (before.0.min(now.0), before.1.max(now.1))));
         }
         let specs: Vec<_> = specs.into_iter().chain(with_seams.then_some(&SEAMS)).collect();
-        rolled.read(&specs, &mut |spec, rows| loader.take(spec, rows)).map_err(Error::input)?;
+        read(&rolled, &specs, tile.and_then(|tile| rolled.copy(tile)), &mut loader).map_err(Error::input)?;
         report_losses(&rolled, &mut outcome);
         add_coverage(&mut coverage, &rolled.manifest);
     }
@@ -95,6 +106,35 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         context.notice_once(message)?;
     }
     Ok((loader.finish(), outcome))
+}
+
+/// Reads tables of a roll-up, those with most rows in longer tiles where it has `copy`.
+fn read(rolled: &Rolled, specs: &[&'static TableSpec], copy: Option<i64>, loader: &mut Loader) -> Result<(), Problem> {
+    let own = rolled.manifest.tile_seconds;
+    let is_there = |spec: &&&TableSpec| spec.name != SEAMS.name || rolled.has_seams();
+    for spec in specs.iter().filter(is_there) {
+        let copy = copy.filter(|_| COARSE.contains(&spec.name));
+        loader.in_tiles(copy.unwrap_or(own));
+        let here = RefCell::new(&mut *loader);
+        let is_wanted = |spec: &TableSpec, first, last| here.borrow().wants(spec, first, last);
+        rolled.read_table(Reading { spec, copy, is_wanted: &is_wanted }, &mut |spec, rows| {
+            here.borrow_mut().take(spec, rows)
+        })?;
+    }
+    loader.in_tiles(own);
+    Ok(())
+}
+
+/// The length of a tile of all that roll-ups have of a window, in seconds; `None` where the window's ends are not those
+/// of such tiles.
+fn whole_tile(parts: &[Rolled], (since, until): Bounds) -> Option<i64> {
+    let first = parts.iter().filter_map(|part| part.manifest.first).min()?;
+    let last = parts.iter().filter_map(|part| part.manifest.last).max()?;
+    let (from, to) = (since.map_or(first, |since| since.max(first)), until.map_or(last, |until| until.min(last)));
+    let tile = tile_for(to - from);
+    let is_edge =
+        |at: Option<Micros>, is_within: bool| at.is_none_or(|at| !is_within || at.rem_euclid(tile * SECOND) == 0);
+    (is_edge(since, since > Some(first)) && is_edge(until, until <= Some(last))).then_some(tile)
 }
 
 /// What the logs showed, by cluster and apiserver.
@@ -182,6 +222,27 @@ pub(crate) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
     };
     Ok((rollup, manifest))
 }
+
+/// The same roll-up in all longer tiles, where it is so long that they are worth it: what a store's parts hold for
+/// questions about days and weeks.
+pub(crate) fn coarser(rollup: &Rollup) -> Result<Vec<(i64, Rollup)>, Error> {
+    let mut all: Vec<(i64, Rollup)> = Vec::new();
+    let is_long = rollup.span.is_some_and(|(first, last)| last - first >= LONG);
+    for tile in [60, 600, 3600].into_iter().filter(|tile| is_long && *tile > rollup.tile_seconds()) {
+        let from = all.last().map_or(rollup, |(_, finer)| finer);
+        let mut loader = Loader::new(Wanted::default());
+        loader.at_least(tile);
+        loader.begin(&super::manifest::manifest(from, &[], &Outcome::default()), false);
+        for spec in TABLES.iter().filter(|spec| COARSE.contains(&spec.name)) {
+            take_table(&mut loader, spec, from).map_err(Error::input)?;
+        }
+        all.push((tile, loader.finish()));
+    }
+    Ok(all)
+}
+
+/// A part that is shorter is read as it is.
+const LONG: Micros = 1_800 * SECOND;
 
 /// Reports what a stored roll-up was made of, and what was lost then.
 fn report_losses(rolled: &Rolled, outcome: &mut Outcome) {

@@ -16,6 +16,7 @@ pub mod bundle;
 #[cfg(feature = "history")]
 pub mod cached;
 pub mod cause;
+pub mod columns;
 pub mod episode;
 pub mod event;
 pub mod exposed;

@@ -48,6 +48,9 @@ pub struct Rows<'t> {
     pub columns: Vec<Cells<'t>>,
 }
 
+/// The tables with most rows: those that a store holds in longer tiles as well.
+pub const COARSE: [&str; 4] = ["traffic", "pulse", "sequences", "sources"];
+
 /// What a stored roll-up says of itself: [`MANIFEST`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -90,6 +93,10 @@ pub struct Manifest {
     pub replaces: Vec<String>,
     /// The tables, by name.
     pub tables: BTreeMap<String, StoredTable>,
+    /// In a store: [some tables](COARSE) once more in longer tiles, by their length in seconds, for questions about a
+    /// long time.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub coarse: BTreeMap<i64, BTreeMap<String, StoredTable>>,
 }
 
 /// A table of a stored roll-up.
@@ -101,6 +108,10 @@ pub struct StoredTable {
     pub bytes: u64,
     /// CRC32C of its file, in hexadecimal; empty where nobody computed it.
     pub crc32c: String,
+    /// Of each row group: its rows, and the smallest and the largest number in the table's first column; empty where
+    /// that is not a number, or nobody looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<(u64, i64, i64)>,
 }
 
 /// A file that a roll-up was made from.

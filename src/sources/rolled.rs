@@ -3,7 +3,9 @@
 
 use crate::model::event::Stream;
 use crate::model::problem::{Problem, ProblemKind};
-use crate::model::rollup::{Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, TABLES, TableSpec, kind};
+use crate::model::rollup::{
+    Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, StoredTable, TABLES, TableSpec, kind,
+};
 use crate::model::stray::KeptDays;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::archive_names::shown;
@@ -12,10 +14,21 @@ use crate::sources::open::{Place, Source, SourceError};
 use crate::sources::store::guarded;
 use polars::io::SerReader;
 use polars::prelude::{Column, DataFrame, DataType, ParquetReader, StringChunked};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a table is read.
+#[derive(Clone, Copy)]
+pub struct Reading<'r> {
+    pub spec: &'static TableSpec,
+    /// The length of its tiles in seconds, where it is [a copy in longer ones](Manifest::coarse).
+    pub copy: Option<i64>,
+    /// Whether rows are wanted whose first column, if it holds numbers, lies between these two.
+    pub is_wanted: &'r dyn Fn(&TableSpec, i64, i64) -> bool,
+}
 
 /// Takes rows of a table.
 pub type Take<'t> = dyn FnMut(&TableSpec, &Rows<'_>) -> Result<(), Problem> + 't;
@@ -114,17 +127,27 @@ impl Rolled {
         self.folder.join(format!("{table}.parquet"))
     }
 
+    /// The longest tiles no longer than this (seconds) that it has tables in beside its own, if those are shorter.
+    pub fn copy(&self, tile: i64) -> Option<i64> {
+        self.manifest.coarse.keys().rev().copied().find(|own| *own <= tile && *own > self.manifest.tile_seconds)
+    }
+
     /// Bytes of its files.
     pub fn bytes(&self) -> u64 {
         let of = |path: PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        let copies = self.manifest.coarse.values().flat_map(BTreeMap::values).map(|table| table.bytes).sum::<u64>();
         TABLES.iter().chain([&SEAMS]).map(|table| of(self.path(table.name))).sum::<u64>()
             + of(self.folder.join(MANIFEST))
+            + copies
     }
 
     /// Hands the rows of these tables to `take`; it need not have seams.
-    pub fn read(&self, tables: &[&TableSpec], take: &mut Take<'_>) -> Result<(), Problem> {
+    pub fn read(&self, tables: &[&'static TableSpec], take: &mut Take<'_>) -> Result<(), Problem> {
         let is_there = |spec: &&&TableSpec| spec.name != SEAMS.name || self.has_seams();
-        tables.iter().filter(is_there).try_for_each(|spec| self.read_table(spec, take))
+        tables
+            .iter()
+            .filter(is_there)
+            .try_for_each(|spec| self.read_table(Reading { spec, copy: None, is_wanted: &|_, _, _| true }, take))
     }
 
     /// Whether it can be joined to what comes before it and behind it.
@@ -138,21 +161,37 @@ impl Rolled {
         !LATER.contains(&table) || !is_without && self.path(table).is_file()
     }
 
-    fn read_table(&self, spec: &TableSpec, take: &mut Take<'_>) -> Result<(), Problem> {
-        let path = self.path(spec.name);
+    /// Hands the rows of a table to `take`, but for groups of rows of which none is wanted.
+    pub fn read_table(&self, how: Reading<'_>, take: &mut Take<'_>) -> Result<(), Problem> {
+        let Reading { spec, copy, is_wanted } = how;
+        let (path, known) = match copy {
+            None => (self.path(spec.name), self.manifest.tables.get(spec.name)),
+            Some(tile) => {
+                let known = self.manifest.coarse.get(&tile).and_then(|tables| tables.get(spec.name));
+                (self.path(&format!("{}-{tile}", spec.name)), known)
+            }
+        };
         let here = |problem: Problem| problem.at(shown(&path));
-        self.check(spec, &path).map_err(here)?;
+        check(known, &path).map_err(here)?;
         let groups = guarded(|| {
             let mut reader = ParquetReader::new(File::open(&path)?);
-            let meta = reader.get_metadata()?;
-            Ok(meta.row_groups.iter().map(|group| group.num_rows()).collect::<Vec<usize>>())
+            let meta = Arc::clone(reader.get_metadata()?);
+            Ok((meta.row_groups.iter().map(|group| group.num_rows()).collect::<Vec<usize>>(), meta))
         });
+        let (groups, meta) = groups.map_err(here)?;
+        let ranges = known.map_or(&[][..], |known| &known.groups);
+        let ranges = if ranges.len() == groups.len() { ranges } else { &[] };
         let mut from = 0;
-        for rows in groups.map_err(here)? {
+        for (place, rows) in groups.into_iter().enumerate() {
+            if ranges.get(place).is_some_and(|(_, first, last)| !is_wanted(spec, *first, *last)) {
+                from += rows;
+                continue;
+            }
             let frame = guarded(|| {
                 let file = File::open(&path)?;
                 let names = spec.columns.iter().map(|name| (*name).to_owned()).collect();
-                let reader = ParquetReader::new(file).with_columns(Some(names)).with_slice(Some((from, rows)));
+                let mut reader = ParquetReader::new(file).with_columns(Some(names)).with_slice(Some((from, rows)));
+                reader.set_metadata(Arc::clone(&meta));
                 reader.finish().map_err(Problem::from)
             });
             let frame = frame.map_err(here)?;
@@ -161,21 +200,17 @@ impl Rolled {
         }
         Ok(())
     }
+}
 
-    /// Whether the file is the one that the manifest reports.
-    fn check(&self, spec: &TableSpec, path: &Path) -> Result<(), Problem> {
-        let file =
-            File::open(path).map_err(|error| Problem::from(error).hint("a roll-up has a file for each table"))?;
-        let Some(known) = self.manifest.tables.get(spec.name).filter(|known| !known.crc32c.is_empty()) else {
-            return Ok(());
-        };
-        let (_, sum) = checksum(file)?;
-        match format!("{sum:08x}") == known.crc32c {
-            true => Ok(()),
-            false => {
-                Err(Problem::damaged("has changed since it was written")
-                    .hint("make the roll-up again, or copy it again"))
-            }
+/// Whether a file is the one that the manifest reports.
+fn check(known: Option<&StoredTable>, path: &Path) -> Result<(), Problem> {
+    let file = File::open(path).map_err(|error| Problem::from(error).hint("a roll-up has a file for each table"))?;
+    let Some(known) = known.filter(|known| !known.crc32c.is_empty()) else { return Ok(()) };
+    let (_, sum) = checksum(file)?;
+    match format!("{sum:08x}") == known.crc32c {
+        true => Ok(()),
+        false => {
+            Err(Problem::damaged("has changed since it was written").hint("make the roll-up again, or copy it again"))
         }
     }
 }
@@ -210,7 +245,11 @@ fn with_rows(
         Ok(match kind(name) {
             Kind::Number => {
                 let numbers = column.cast(&DataType::Int64).map_err(bad)?;
-                ColumnData::Number(numbers.i64().map_err(bad)?.iter().map(Option::unwrap_or_default).collect())
+                let numbers = numbers.i64().map_err(bad)?;
+                ColumnData::Number(match numbers.cont_slice() {
+                    Ok(all) => all.to_vec(),
+                    Err(_) => numbers.iter().map(Option::unwrap_or_default).collect(),
+                })
             }
             Kind::Truth if *column.dtype() == DataType::Boolean => {
                 ColumnData::Truth(column.bool().map_err(bad)?.iter().map(|value| value == Some(true)).collect())

@@ -359,3 +359,36 @@ fn the_site_has_every_page() {
     assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), pages);
     assert_eq!(listed.len(), pages.len(), "a page is listed twice");
 }
+
+/// docs/columns.md, as the program's own list of columns makes it.
+fn columns_page() -> String {
+    let mut page = "# Columns
+
+Headings of tables, and the fields of JSON, YAML and CSV behind them. `plimsoll explain` knows each by both names.
+A share of 1 is 100 %. Fields that are not listed are dimensions, such as `verb`, `resource`, `namespace` and `user`,
+or are explained on the command's page.
+"
+    .to_owned();
+    for (title, columns) in plimsoll::model::columns::families() {
+        page += &format!("\n## {title}\n\n| heading | field | unit | meaning |\n|---|---|---|---|\n");
+        for column in columns {
+            let wide = if column.wide { " (`-o wide`)" } else { "" };
+            let meaning = column.meaning.replace('|', "\\|");
+            page += &format!("| {}{wide} | `{}` | {} | {meaning} |\n", column.title, column.name, column.kind.unit());
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_columns_is_that_of_the_program() {
+    let path = root().join("docs/columns.md");
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|how| how == "always") {
+        fs::write(&path, columns_page()).unwrap();
+    }
+    let page = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        page == columns_page(),
+        "docs/columns.md is old: INSTA_UPDATE=always cargo test docs::the_page_of writes it"
+    );
+}

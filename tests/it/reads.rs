@@ -78,7 +78,7 @@ fn a_report_reads_each_log_twice_and_once_more_if_the_window_moves() {
 }
 
 #[test]
-fn a_report_opens_each_database_once_and_says_what_the_commands_say() {
+fn a_report_opens_databases_and_heaps_once_and_says_what_the_commands_say() {
     let bundle = sample("list-storm");
     let answer = traced(&["report", &bundle, "-o", "json"]);
     for name in ["before.db.zst", "after.db.zst"] {
@@ -86,6 +86,13 @@ fn a_report_opens_each_database_once_and_says_what_the_commands_say() {
         // Its begin is looked at besides, to determine what it is.
         let passes = bytes.as_f64().unwrap() / fs::metadata(path).unwrap().len() as f64;
         assert!((1.0..1.9).contains(&passes), "{name}: {passes}");
+    }
+    // So is each heap profile, and none but for its beginning that nothing asks for.
+    let heaps: Vec<_> = answer.read.iter().filter(|(path, _)| path.contains("/heap/")).collect();
+    assert!(heaps.len() >= 6, "{heaps:?}");
+    for (path, bytes) in heaps {
+        let (bytes, size) = (bytes.as_u64().unwrap(), fs::metadata(path).unwrap().len());
+        assert!(bytes <= size + 80_000, "{path}: {bytes} of {size}");
     }
     // One walk for several questions answers each as a walk of its own does.
     let report: Value = serde_json::from_str(&answer.output).unwrap();

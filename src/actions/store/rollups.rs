@@ -1,7 +1,7 @@
 //! Roll-ups of audit logs in a store: parts that are added, put together, and dropped (docs/history.md).
 
 use super::{try_lock, write};
-use crate::actions::rollup::{self, Give};
+use crate::actions::rollup::{self, CoarseCopy, Give};
 use crate::model::rollup::{MANIFEST, Manifest};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::rolled::Rolled;
@@ -75,11 +75,11 @@ impl RollupsWriter {
     }
 
     /// Adds a part. It is there when its manifest is; what a killed writer leaves without one is no part.
-    pub fn add(&self, manifest: &Manifest, give: &Give<'_>) -> Result<(), StoreError> {
+    pub fn add(&self, manifest: &Manifest, give: &Give<'_>, copies: &[CoarseCopy<'_>]) -> Result<(), StoreError> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{}-{}-{since:x}", manifest.first.unwrap_or_default() / SECOND, std::process::id());
         let folder = self.folder.join(name);
-        rollup::write(&folder, manifest, give).map_err(StoreError::io(&folder))?;
+        rollup::write(&folder, manifest, give, copies).map_err(StoreError::io(&folder))?;
         let _ = super::sync(&self.folder);
         Ok(())
     }

@@ -37,6 +37,7 @@ pub use extras_stored::{AlternationRow, WritesRow};
 pub use observe::{Batch, Observer, Timeout};
 pub use rows::Fact;
 pub use tables::Rollup;
+pub use tiles::tile_for;
 
 use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::IdSample;

@@ -104,6 +104,28 @@ impl Loader {
         (from, to)
     }
 
+    /// What follows is in tiles of another length, in seconds, than the roll-up that was begun.
+    pub fn in_tiles(&mut self, tile: i64) {
+        self.tile = tile;
+        self.longest = self.longest.max(tile);
+    }
+
+    /// Whether rows are wanted whose first column, a time, lies between these two.
+    pub fn wants(&self, spec: &TableSpec, first: i64, last: i64) -> bool {
+        let (from, to) = self.bounds();
+        match spec.columns.first() {
+            Some(&("tile" | "second" | "minute")) => {
+                let at = |second: i64| second.saturating_mul(SECOND);
+                at(last) >= from && at(first) < to
+            }
+            Some(&"at") => {
+                let Wanted { since, until, .. } = &self.wanted;
+                since.is_none_or(|since| last >= since) && until.is_none_or(|until| first < until)
+            }
+            _ => true,
+        }
+    }
+
     pub(super) fn takes_tile(&self, second: i64) -> bool {
         let (from, to) = self.bounds();
         let at = second.saturating_mul(SECOND);

@@ -57,6 +57,11 @@ impl Scale {
     }
 }
 
+/// The length of a tile for a span (µs), in seconds.
+pub fn tile_for(span: Micros) -> i64 {
+    Scale::TRAFFIC.length(span)
+}
+
 /// A start that lies further behind the event that reports it is late for its second of pulse.
 pub const PULSE_DELAY: Micros = 180 * SECOND;
 

@@ -27,7 +27,7 @@ pub enum Tables {
     /// Those that report clients, as `clients`, `balance` and `compare` need them.
     #[default]
     Clients,
-    /// Those of requests alone.
+    /// Those of requests alone, and of all of them by class of code.
     Requests,
     /// All of them.
     All,
@@ -62,7 +62,7 @@ impl Tables {
                 "writes",
                 "alternations",
             ],
-            Self::Requests => &["traffic", "pulse"],
+            Self::Requests => &["traffic", "pulse", "load"],
             Self::All => &[],
             Self::Operations => &["load", "operations", "omitted", "cascades", "created"],
             Self::OperationsOfSome => &["traffic", "operations", "omitted", "cascades", "created"],
@@ -80,7 +80,12 @@ impl Tables {
 
     /// Whether a roll-up without the table answers all the same; what is made of it then lacks the table too.
     pub fn can_lack(self, spec: &TableSpec) -> bool {
-        self == Self::All || self == Self::Clients && Self::Writers.names().contains(&spec.name)
+        match self {
+            Self::All => true,
+            Self::Clients => Self::Writers.names().contains(&spec.name),
+            Self::Requests => spec.name == "load",
+            _ => false,
+        }
     }
 
     /// Whether what happened shortly before a window shows what happens in it.

@@ -194,6 +194,10 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
     if let Some((errors, throttled)) = failed {
         let across = rollup.failed_across();
         (total.errors, total.throttled) = (errors + across.0, throttled + across.1);
+        let refused: u64 = rollup.load().filter(|row| row.class == "4xx").map(|row| row.requests).sum();
+        if folded > 0 && refused > 0 {
+            total.client_errors = refused.saturating_sub(total.throttled);
+        }
     }
     let peak_rps = are_timed.then(|| peak(&all));
     Ok(Breakdown {

@@ -198,7 +198,10 @@ impl Popup {
         for (name, value) in fields.iter().filter(|(name, _)| *name != "findings") {
             let text = columns::show(columns::kind(name), value);
             if !matches!(text.as_str(), "" | "-" | "[]" | "{}") {
-                popup.line(Look::Text, format!("{}\t{text}", name.replace('_', " ")));
+                // A number alone does not say of what.
+                let meaning = columns::of(name).filter(|column| !column.kind.is_text()).map(|column| column.meaning);
+                let value = meaning.map_or_else(|| text.clone(), |meaning| format!("{text:<9} {meaning}"));
+                popup.line(Look::Text, format!("{}\t{value}", name.replace('_', " ")));
             }
         }
         popup.about = texts;

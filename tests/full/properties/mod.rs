@@ -3,4 +3,5 @@
 mod alerts;
 mod archives;
 mod compare;
+mod rollup;
 mod store;

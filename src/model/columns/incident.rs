@@ -1,0 +1,12 @@
+//! Columns of `report`: what happened, and why.
+
+use super::{Column, Kind, column};
+
+pub(super) const INCIDENT: [Column; 6] = [
+    column("incident_confidence", "CONFIDENCE", Kind::Text, "how sure it is that this is the cause"),
+    column("incident_before", "BEFORE", Kind::Text, "the value before the incident"),
+    column("incident_within", "DURING", Kind::Text, "the value during the incident"),
+    column("incident_after", "AFTER", Kind::Text, "the value after the incident"),
+    column("incident_at", "TIME", Kind::Text, "when it happened"),
+    column("incident_what", "WHAT", Kind::Text, "what happened"),
+];

@@ -1,0 +1,48 @@
+//! Columns of `memory` and `heap`.
+
+use super::{Column, Kind, column};
+
+pub(super) const MEMORY: [Column; 32] = [
+    column("used_bytes", "USED", Kind::Bytes, "memory that the cgroup uses"),
+    column("limit_bytes", "LIMIT", Kind::Bytes, "the cgroup's limit"),
+    column("anon_bytes", "ANON", Kind::Bytes, "anonymous memory: heap and stacks"),
+    column("cache_bytes", "CACHE", Kind::Bytes, "page cache"),
+    column("back_bytes", "RECLAIMABLE", Kind::Bytes, "page cache that can be reclaimed"),
+    column("left_bytes", "LEFT", Kind::Bytes, "what is left below the limit"),
+    column("in_bar", "", Kind::Text, "the letter in the bar above"),
+    column("what", "", Kind::Text, "what the memory is"),
+    column("size", "SIZE", Kind::Count, "size of this part of the memory"),
+    column("of_usage", "SHARE", Kind::Share, "share of the usage"),
+    column("now", "NOW", Kind::Count, "value now"),
+    column("most", "MAX", Kind::Count, "the highest value"),
+    column("course", "TREND", Kind::Text, "the value over time"),
+    column("asked_bytes", "ASKED", Kind::Bytes, "bytes the kernel was asked to reclaim"),
+    column("freed_bytes", "FREED", Kind::Bytes, "bytes that it freed"),
+    column("flat", "FLAT", Kind::Count, "memory that the function itself allocated"),
+    column("cum", "CUM", Kind::Count, "memory that the function and all that it calls allocated"),
+    column("flat_bytes", "FLAT", Kind::Bytes, "bytes that the function itself allocated"),
+    column("flat_count", "FLAT", Kind::Count, "objects that the function itself allocated"),
+    column("flat_share", "FLAT%", Kind::Share, "share of the total that the function itself allocated"),
+    column("cum_bytes", "CUM", Kind::Bytes, "bytes that the function and all that it calls allocated"),
+    column("cum_count", "CUM", Kind::Count, "objects that the function and all that it calls allocated"),
+    column("cum_share", "CUM%", Kind::Share, "share of the total that the function and all that it calls allocated"),
+    column("flat_change_bytes", "FLAT +/-", Kind::MoreBytes, "change of the bytes that the function itself allocated"),
+    column("flat_change_count", "FLAT +/-", Kind::More, "change of the objects that the function itself allocated"),
+    column(
+        "cum_change_bytes",
+        "CUM +/-",
+        Kind::MoreBytes,
+        "change of the bytes that the function and all that it calls allocated",
+    ),
+    column(
+        "cum_change_count",
+        "CUM +/-",
+        Kind::More,
+        "change of the objects that the function and all that it calls allocated",
+    ),
+    column("held_bytes", "HELD", Kind::Bytes, "bytes that the group holds"),
+    column("held_count", "HELD", Kind::Count, "objects that the group holds"),
+    column("held_share", "SHARE", Kind::Share, "share of the total that the group holds"),
+    column("held_change_bytes", "CHANGE", Kind::MoreBytes, "change of the bytes that the group holds"),
+    column("held_change_count", "CHANGE", Kind::More, "change of the objects that the group holds"),
+];
