@@ -58,6 +58,7 @@ def main():
         subprocess.run([program, "rollup", log, "--to", one], check=True, stdout=subprocess.DEVNULL)
         manifest = json.loads((one / "manifest.json").read_text())
         assert manifest["last"] - manifest["first"] <= HOUR * 1_000_000, "the log must be at most an hour long"
+        one_hour = int(duckdb.sql(f"SELECT sum(requests) FROM '{one}/traffic.parquet'").fetchall()[0][0])
         # A store with nothing in it.
         page = pathlib.Path(scratch) / "page.txt"
         page.write_text("# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1\n")
@@ -68,10 +69,13 @@ def main():
             moved(one, part, hour - hours)
         # Hours become days.
         subprocess.run([program, "record", page, "--store", store, "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    parts = sorted((store / "rollups").glob("*/manifest.json"))
-    tiles = sorted({json.loads(part.read_text())["tile_seconds"] for part in parts})
-    requests = duckdb.sql(f"SELECT sum(requests) FROM '{store}/rollups/*/traffic.parquet'").fetchall()[0][0]
-    size = sum(file.stat().st_size for file in store.rglob("*.parquet"))
+    parts = {part.parent.name: json.loads(part.read_text()) for part in (store / "rollups").glob("*/manifest.json")}
+    gone = {name for part in parts.values() for name in part["replaces"]}
+    parts = {name: part for name, part in parts.items() if name not in gone}
+    tiles = sorted({part["tile_seconds"] for part in parts.values()})
+    requests = sum(int(duckdb.sql(f"SELECT sum(requests) FROM '{store}/rollups/{name}/traffic.parquet'").fetchall()[0][0]) for name in parts)
+    assert requests == one_hour * hours, f"{requests} requests in the store, {one_hour} in each of {hours} hours"
+    size = sum(file.stat().st_size for name in parts for file in (store / "rollups" / name).iterdir())
     print(json.dumps({"parts": len(parts), "tiles": tiles, "requests": int(requests), "bytes": size,
                       "first": manifest["first"] // 1_000_000 - hours * HOUR}))
 

@@ -69,13 +69,13 @@ pub fn explain(name: &str, topics: &[Topic]) -> Result<Topic, Vec<String>> {
     if let Some(found) = exact.or_else(|| topics.iter().find(|own| comparable(&own.name) == wanted)) {
         return Ok(found.clone());
     }
-    if let Some(found) = field(name.trim(), &wanted) {
-        return Ok(found);
-    }
     // `relists`, `full LISTs`.
     let singular = wanted.strip_suffix('s').unwrap_or(&wanted);
     if let Some(found) = topics.iter().find(|own| comparable(&own.name).trim_end_matches('s') == singular) {
         return Ok(found.clone());
+    }
+    if let Some(found) = field(name.trim(), &wanted) {
+        return Ok(found);
     }
     if wanted.is_empty() {
         return Err(Vec::new());

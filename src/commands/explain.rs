@@ -28,8 +28,8 @@ use std::io::Write as _;
 Works offline: the texts are those of docs/runbooks, docs/findings.md, docs/columns.md, docs/glossary.md \
 and docs/metrics.md.")]
 pub struct Args {
-    /// A finding's id, a metric, a heading or field of a table, or a term; then, for a finding, sources in which to look for it. Without
-    /// arguments all findings and terms are listed.
+    /// A finding's id, a metric, a heading or field of a table, or a term; then, for a finding, sources in which to
+    /// look for it. Without arguments all findings and terms are listed.
     #[arg(value_name = "WHAT [SOURCE]")]
     words: Vec<String>,
 }

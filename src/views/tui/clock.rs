@@ -58,10 +58,13 @@ impl Clock {
 
     /// From when to when one looks; `None` where the sources have no time.
     pub fn window(&self) -> Option<Span> {
-        let (from, _) = self.span?;
-        let Some(length) = self.length else { return Some((from.min(self.at - SECOND), self.at)) };
+        let (from, end) = self.span?;
         let down = |at: Micros| at.div_euclid(self.tile) * self.tile;
         let to = down(self.at + self.tile - 1);
+        let Some(length) = self.length else {
+            let to = if self.at < end { to.min(end) } else { self.at };
+            return Some((from.min(to - SECOND), to));
+        };
         let start = down(to - length).max(down(from));
         Some((start.min(to - self.tile), to))
     }
@@ -190,6 +193,12 @@ mod tests {
         let mut clock = clock(false);
         clock.tile = 10 * SECOND;
         assert_eq!(clock.asked(), None, "all of it is all of it");
+        let mut back = clock.clone();
+        for _ in 0..3 {
+            back.by_steps(-1);
+            let (from, to) = back.asked().unwrap();
+            assert_eq!((Some(from), to % (10 * SECOND)), (back.span.map(|span| span.0), 0), "all until a moment");
+        }
         clock.set_length(60 * SECOND);
         assert_eq!(clock.asked(), Some((1_550 * SECOND, 1_610 * SECOND)), "the last second is in it");
         for _ in 0..100 {

@@ -3,6 +3,7 @@
 use super::popup::ANALYSING;
 use super::state::State;
 use super::timeline::{bars, highest};
+use crate::model::forecast::Unit;
 use crate::model::incident::Chart;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::Micros;
@@ -15,6 +16,8 @@ use ratatui::layout::Rect;
 const LINES: usize = 3;
 /// Columns from which on charts stand in two columns.
 const WIDE_COLUMNS: u16 = 140;
+/// A rate that fills a bar, at least: lower ones are nearly nothing.
+const LEAST_RATE: f64 = 0.1;
 /// Columns of a chart's name, and of a number.
 const NAME: u16 = 24;
 const NUMBER: u16 = 9;
@@ -146,6 +149,8 @@ fn draw_charts(state: &State, all: &[Line<'_>], area: Rect, buffer: &mut Buffer)
             line.chart.lines.iter().flat_map(|(_, points)| points).map(|(_, value)| *value).fold(0.0, f64::max);
         let own = line.points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
         let most = if line.chart.name.starts_with("cgroup_") { shared } else { own };
+        // One request in minutes is no full bar.
+        let most = if line.chart.unit == Unit::PerSecond { most.max(LEAST_RATE) } else { most };
         let here = line.points.iter().rev().find(|(at, _)| *at < state.clock.at).map(|(_, value)| *value);
         let number = |value: f64| amount(line.chart.unit, value);
         buffer.set_stringn(x, y, fit(&plain(&line.name), usize::from(NAME - 1)), usize::from(NAME), theme.text);
