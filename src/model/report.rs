@@ -2,7 +2,7 @@
 
 use crate::model::input::InputReport;
 use crate::model::picture::Picture;
-use crate::model::time::{self, Span};
+use crate::model::time::{self, SECOND, Span};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -97,6 +97,16 @@ pub struct Window {
     /// RFC 3339, UTC.
     pub to: String,
     pub seconds: f64,
+}
+
+impl Window {
+    /// From a time to another; nothing where they are both 0, as of no events.
+    pub fn of((from, to): Span) -> Self {
+        match (from, to) {
+            (0, 0) => Self::default(),
+            _ => Self { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 },
+        }
+    }
 }
 
 /// How grave a finding is.

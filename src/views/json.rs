@@ -1,6 +1,7 @@
 //! One JSON document.
 
 use super::text::is_active;
+use crate::model::incident::Section;
 use crate::model::report::{Report, Table, Value};
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -9,33 +10,65 @@ use serde_json::{Map, Value as Json, json};
 use std::io::{self, BufWriter, Write};
 
 /// The report in the order of its fields; rows are written one by one, however many there are.
-struct Document<'r>(&'r Report);
+struct Document<'r> {
+    report: &'r Report,
+    /// What other commands say, where it is a report of several.
+    sections: Option<&'r [Section]>,
+    /// The command that says it, where it is a section.
+    command: Option<&'r [String]>,
+}
 
 impl Serialize for Document<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let report = self.0;
+        let Self { report, sections, command } = *self;
         let mut map = serializer.serialize_map(Some(7))?;
         map.serialize_entry("schema", &report.schema)?;
         for (name, value) in head(report) {
             map.serialize_entry(name, &value)?;
         }
-        map.serialize_entry("rows", &Rows(report))?;
-        if let Some(tables) = tables(report) {
-            map.serialize_entry("tables", &tables)?;
+        map.serialize_entry("rows", &Rows(&report.table.columns, report.shown_rows()))?;
+        if !report.tables.is_empty() {
+            map.serialize_entry("tables", &Tables(&report.tables))?;
         }
         for (name, value) in more(report) {
             map.serialize_entry(&name, &value)?;
         }
+        if let Some(sections) = sections {
+            map.serialize_entry("sections", &Sections(sections))?;
+        }
         map.serialize_entry("findings", &findings(report))?;
+        if let Some(command) = command {
+            map.serialize_entry("command", command)?;
+        }
         map.end()
     }
 }
 
-struct Rows<'r>(&'r Report);
+struct Sections<'r>(&'r [Section]);
+
+impl Serialize for Sections<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(
+            self.0
+                .iter()
+                .map(|own| (own.name, Document { report: &own.report, sections: None, command: Some(&own.command) })),
+        )
+    }
+}
+
+struct Tables<'r>(&'r [Table]);
+
+impl Serialize for Tables<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|table| (&table.name, Rows(&table.columns, &table.rows))))
+    }
+}
+
+struct Rows<'r>(&'r [String], &'r [Vec<Value>]);
 
 impl Serialize for Rows<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.shown_rows().iter().map(|row| Row(&self.0.table.columns, row)))
+        serializer.collect_seq(self.1.iter().map(|row| Row(self.0, row)))
     }
 }
 
@@ -116,7 +149,15 @@ impl Serialize for Cell<'_> {
 
 /// Writes the document.
 pub(super) fn write(report: &Report, compact: bool, out: &mut dyn Write) -> io::Result<()> {
-    let document = Document(report);
+    write_document(&Document { report, sections: None, command: None }, compact, out)
+}
+
+/// Writes the document of a report of several, with what other commands say.
+pub(super) fn write_with(report: &Report, sections: &[Section], out: &mut dyn Write) -> io::Result<()> {
+    write_document(&Document { report, sections: Some(sections), command: None }, false, out)
+}
+
+fn write_document(document: &Document<'_>, compact: bool, out: &mut dyn Write) -> io::Result<()> {
     // JSON is written in small pieces.
     let mut out = BufWriter::with_capacity(1 << 16, out);
     if compact {

@@ -999,3 +999,14 @@ fn stages_that_are_left_out_and_levels_without_bodies() {
 fn plain_log_of(path: &str) -> String {
     String::from_utf8(sample_bytes(path)).unwrap()
 }
+
+#[test]
+fn a_time_without_events_has_no_window() {
+    for command in ["clients", "balance", "traffic"] {
+        let report =
+            plimsoll(&[command, &sample("list-storm"), "--since", "2026-12-01T00:00:00Z", "-o", "json"]).json(0);
+        assert_eq!((&report["window"]["from"], &report["window"]["to"]), (&json!(""), &json!("")), "{command}");
+    }
+    let text = plimsoll(&["clients", &sample("list-storm"), "--since", "2026-12-01T00:00:00Z"]);
+    assert!(text.exits(0).stdout.starts_with("No request was counted"), "{}", text.stdout);
+}

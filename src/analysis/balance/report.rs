@@ -192,11 +192,7 @@ fn for_people(table: &Table, columns: &[&str], is_one: bool) -> Table {
 fn window(fleets: &[Loaded]) -> Window {
     let from = fleets.iter().map(|(fleet, _)| fleet.window.0).min();
     let to = fleets.iter().map(|(fleet, _)| fleet.window.1).max();
-    from.zip(to).map_or_else(Window::default, |(from, to)| Window {
-        from: time::format(from),
-        to: time::format(to),
-        seconds: (to - from) as f64 / SECOND as f64,
-    })
+    from.zip(to).map_or_else(Window::default, Window::of)
 }
 
 fn totals(fleets: &[Loaded]) -> Vec<(String, Value)> {

@@ -133,19 +133,23 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
     }
     let seconds = clients.seconds();
     let (from, to) = clients.span;
-    let lead = format!(
-        "{} of {} in {}: {}, {}, {}.",
-        counted(clients.requests, "request"),
-        counted(clients.list.len() as u64, "client"),
-        duration(to - from),
-        counted(count(Severity::Critical), "critical finding"),
-        counted(count(Severity::Warning), "warning"),
-        counted(count(Severity::Info), "note"),
-    );
+    let lead = if clients.requests == 0 && clients.list.is_empty() {
+        "No request was counted: no event matched, or the log has none.".to_owned()
+    } else {
+        format!(
+            "{} of {} in {}: {}, {}, {}.",
+            counted(clients.requests, "request"),
+            counted(clients.list.len() as u64, "client"),
+            duration(to - from),
+            counted(count(Severity::Critical), "critical finding"),
+            counted(count(Severity::Warning), "warning"),
+            counted(count(Severity::Info), "note"),
+        )
+    };
     Report {
         schema: "plimsoll.clients/v1".to_owned(),
         inputs: read.inputs,
-        window: Window { from: time::format(from), to: time::format(to), seconds },
+        window: if clients.span == (0, 0) { Window::default() } else { Window { seconds, ..Window::of(clients.span) } },
         coverage,
         totals: vec![
             ("requests".to_owned(), clients.requests.into()),

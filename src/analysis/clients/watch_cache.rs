@@ -14,7 +14,7 @@ use crate::model::histogram::Histogram;
 use crate::model::input::InputReport;
 use crate::model::registry::qualified;
 use crate::model::report::{Finding, Report, Table, Value, Window};
-use crate::model::time::{self, SECOND};
+use crate::model::time::SECOND;
 use crate::model::units::{counted, duration, significant};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -287,7 +287,7 @@ pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
     Some(Report {
         schema: "plimsoll.clients.watch_cache/v1".to_owned(),
         inputs: known.inputs,
-        window: Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 },
+        window: Window::of((from, to)),
         coverage,
         lead: vec![format!(
             "{} of {} in {}.",

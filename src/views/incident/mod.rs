@@ -18,13 +18,17 @@ pub fn render(incident: &Incident, report: &Report, format: Format, out: &mut dy
         Format::Html => html::write(incident, report, out),
         Format::Markdown => markdown::write(incident, report, out),
         Format::Yaml => yaml::write(&whole(incident, report), out),
-        _ => json::write(&whole(incident, report), false, out),
+        _ => json::write_with(report, &incident.sections, out),
     }?;
     out.flush()
 }
 
 /// Sections of somebody's own, as templates that are given the report; the error names the file and the place.
 pub fn fill(incident: &mut Incident, report: &Report) -> Result<(), String> {
+    // All of the report once more is much, and most want none.
+    if incident.own.is_empty() {
+        return Ok(());
+    }
     own::fill(incident, &json::document(&whole(incident, report)))
 }
 
