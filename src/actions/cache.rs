@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn entry(cache: &Path, bytes: usize) -> PathBuf {
-        let give = |_: &crate::model::rollup::TableSpec, _: &mut dyn FnMut(Vec<String>)| {};
+        let give = |_: &crate::model::rollup::TableSpec, _: &mut dyn FnMut(Vec<crate::model::rollup::Field<'_>>)| {};
         let manifest = Manifest { lost: Vec::new(), plimsoll: "x".repeat(bytes), ..Manifest::default() };
         keep(cache, Entry::default(), &manifest, &give, u64::MAX).unwrap().unwrap()
     }

@@ -2,10 +2,11 @@
 //! makes the folder a roll-up. Nobody but the user may read them.
 
 use super::fresh::{Fresh, folder as private_folder, is_free};
-use crate::model::rollup::{COARSE, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};
+use crate::model::rollup::{COARSE, Field, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};
 use crate::sources::rolled::checksum;
 use polars::prelude::{
-    BatchedWriter, Column, DataFrame, IntoColumn, NamedFrom, ParquetCompression, ParquetWriter, Series,
+    BatchedWriter, Column, DataFrame, IntoColumn, IntoSeries, NamedFrom, ParquetCompression, ParquetWriter, Series,
+    StringChunkedBuilder,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,8 +21,8 @@ const GROUP: usize = 32 << 10;
 /// Threads that write tables side by side, at most: each holds a row group as text.
 const WRITERS: usize = 2;
 
-/// Hands the rows of a table, as text, to who asks.
-pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<String>)) + Sync + 'g;
+/// Hands the rows of a table to who asks.
+pub type Give<'g> = dyn Fn(&TableSpec, &mut dyn FnMut(Vec<Field<'_>>)) + Sync + 'g;
 
 /// The same roll-up in longer tiles.
 pub struct CoarseCopy<'g> {
@@ -85,7 +86,7 @@ fn table(target: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredT
     let mut result = Ok(());
     give(spec, &mut |row| {
         rows += 1;
-        group.add(row);
+        group.add(&row);
         if group.rows == GROUP && result.is_ok() {
             groups.extend(group.range());
             result = group.write(&mut parquet);
@@ -114,7 +115,12 @@ struct Group<'s> {
 enum Values {
     Number(Vec<i64>),
     Truth(Vec<bool>),
-    Text(Vec<String>),
+    Text(StringChunkedBuilder),
+}
+
+/// Texts that are yet to come.
+fn no_texts(name: &str) -> StringChunkedBuilder {
+    StringChunkedBuilder::new(name.into(), 0)
 }
 
 impl<'s> Group<'s> {
@@ -122,17 +128,17 @@ impl<'s> Group<'s> {
         let values = |name: &&str| match kind(name) {
             Kind::Number => Values::Number(Vec::new()),
             Kind::Truth => Values::Truth(Vec::new()),
-            Kind::Text => Values::Text(Vec::new()),
+            Kind::Text => Values::Text(no_texts(name)),
         };
         Self { spec, columns: spec.columns.iter().map(values).collect(), rows: 0 }
     }
 
-    fn add(&mut self, row: Vec<String>) {
-        for (values, text) in self.columns.iter_mut().zip(row) {
+    fn add(&mut self, row: &[Field<'_>]) {
+        for (values, field) in self.columns.iter_mut().zip(row) {
             match values {
-                Values::Number(all) => all.push(text.parse().unwrap_or_default()),
-                Values::Truth(all) => all.push(text == "true"),
-                Values::Text(all) => all.push(text),
+                Values::Number(all) => all.push(field.number()),
+                Values::Truth(all) => all.push(field.text() == "true"),
+                Values::Text(all) => all.append_value(field.text()),
             }
         }
         self.rows += 1;
@@ -148,11 +154,10 @@ impl<'s> Group<'s> {
     fn frame(&mut self) -> io::Result<DataFrame> {
         self.rows = 0;
         let column = |(name, values): (&&str, &mut Values)| -> Column {
-            let name = (*name).into();
             match values {
-                Values::Number(all) => Series::new(name, std::mem::take(all)).into_column(),
-                Values::Truth(all) => Series::new(name, std::mem::take(all)).into_column(),
-                Values::Text(all) => Series::new(name, std::mem::take(all)).into_column(),
+                Values::Number(all) => Series::new((*name).into(), std::mem::take(all)).into_column(),
+                Values::Truth(all) => Series::new((*name).into(), std::mem::take(all)).into_column(),
+                Values::Text(all) => std::mem::replace(all, no_texts(name)).finish().into_series().into_column(),
             }
         };
         let columns: Vec<Column> = self.spec.columns.iter().zip(&mut self.columns).map(column).collect();

@@ -8,7 +8,7 @@ use crate::sources::audit::pass::Outcome;
 /// Hands the rows of its tables to who writes them.
 pub(crate) fn giving(rollup: &Rollup) -> Box<Give<'_>> {
     Box::new(|spec, each| {
-        rollup.rows(spec.name, each);
+        rollup.fields(spec.name, each);
     })
 }
 

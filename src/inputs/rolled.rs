@@ -10,7 +10,7 @@ use crate::model::input::{Coverage, InputReport};
 use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::model::rollup::{
-    COARSE, Cells, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TABLES, TableSpec, kind,
+    COARSE, Cells, Field, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TABLES, TableSpec, kind,
 };
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::archive_names::shown;
@@ -274,22 +274,27 @@ pub(crate) fn take_part(
     tables.specs().chain([&SEAMS]).try_for_each(|spec| take_table(loader, spec, rollup))
 }
 
+/// The text of a column of texts.
+fn plain_text<'f>(field: &'f Field<'static>) -> &'f str {
+    if let Field::Text(text) = field { text } else { "" }
+}
+
 /// Takes in one of its tables.
 pub(crate) fn take_table(loader: &mut Loader, spec: &'static TableSpec, rollup: &Rollup) -> Result<(), Problem> {
-    let mut batch: Vec<Vec<String>> = Vec::with_capacity(BATCH);
+    let mut batch: Vec<Vec<Field<'static>>> = Vec::with_capacity(BATCH);
     let mut result = Ok(());
-    let flush = |batch: &mut Vec<Vec<String>>, loader: &mut Loader| {
+    let flush = |batch: &mut Vec<Vec<Field<'static>>>, loader: &mut Loader| {
         let column = |at: usize| match kind(spec.columns[at]) {
-            Kind::Number => Cells::Number(batch.iter().map(|row| row[at].parse().unwrap_or_default()).collect()),
-            Kind::Truth | Kind::Text => Cells::Text(batch.iter().map(|row| row[at].as_str()).collect()),
+            Kind::Number => Cells::Number(batch.iter().map(|row| row[at].number()).collect()),
+            Kind::Truth | Kind::Text => Cells::Text(batch.iter().map(|row| plain_text(&row[at])).collect()),
         };
         let rows = Rows { count: batch.len(), columns: (0..spec.columns.len()).map(column).collect() };
         let taken = loader.take(spec, &rows);
         batch.clear();
         taken
     };
-    rollup.rows(spec.name, |row| {
-        batch.push(row);
+    rollup.fields(spec.name, &mut |row| {
+        batch.push(row.into_iter().map(Field::owned).collect());
         if batch.len() == BATCH && result.is_ok() {
             result = flush(&mut batch, loader);
         }

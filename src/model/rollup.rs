@@ -5,6 +5,7 @@ use crate::model::event::{Level, Stage};
 use crate::model::input::{Coverage, InputReport, Loss};
 use crate::model::time::Micros;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 pub use crate::model::rollup_tables::{Kind, LATER, SEAMS, TABLES, TableSpec, kind};
@@ -37,6 +38,63 @@ impl<'t> Cells<'t> {
     /// A text; empty where the column holds numbers.
     pub fn text(&self, row: usize) -> &'t str {
         if let Self::Text(all) = self { all.get(row).copied().unwrap_or_default() } else { "" }
+    }
+}
+
+/// A value of one row of a table that is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field<'k> {
+    Text(Cow<'k, str>),
+    Number(i64),
+}
+
+impl Field<'_> {
+    /// The number; 0 where a text is none.
+    pub fn number(&self) -> i64 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Text(text) => text.parse().unwrap_or_default(),
+        }
+    }
+
+    /// The same, borrowing nothing.
+    pub fn owned(self) -> Field<'static> {
+        match self {
+            Self::Number(number) => Field::Number(number),
+            Self::Text(text) => Field::Text(Cow::Owned(text.into_owned())),
+        }
+    }
+
+    /// The text, of a number its digits.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Number(number) => Cow::Owned(number.to_string()),
+            Self::Text(text) => Cow::Borrowed(text),
+        }
+    }
+}
+
+impl<'k> From<&'k str> for Field<'k> {
+    fn from(text: &'k str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Field<'_> {
+    fn from(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+}
+
+impl From<i64> for Field<'_> {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u64> for Field<'_> {
+    fn from(number: u64) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or_default())
     }
 }
 

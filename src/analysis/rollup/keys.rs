@@ -1,6 +1,7 @@
 //! Row keys as numbers: who asked for what, interned once, so that the tables work on small integers.
 
 use crate::analysis::dims::code_class;
+use crate::model::rollup::Field;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
@@ -259,18 +260,18 @@ impl Keys {
     }
 
     /// The text columns of a traffic key.
-    pub fn traffic_text(&self, number: u32) -> [String; 12] {
+    pub fn traffic_fields(&self, number: u32) -> [Field<'_>; 12] {
         let k = self.traffic.get(number);
         let [cluster, user, agent, group, resource] = self.subject_text(k.subject);
         let s = |symbol| self.symbols.get(symbol);
         let is_other = number == 0;
         let scope = if is_other { OTHER } else { k.scope.name() };
-        let other = || if is_other { OTHER.to_owned() } else { String::new() };
+        let other = || Field::from(if is_other { OTHER } else { "" });
         let [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace] =
             [cluster, s(k.instance), user, agent, s(k.verb), group, resource, s(k.subresource), scope, s(k.namespace)]
-                .map(str::to_owned);
-        let code = k.code.map_or_else(other, |code| code.to_string());
-        let shape = k.shape.map_or_else(other, |shape| shape.encode());
+                .map(Field::from);
+        let code = k.code.map_or_else(other, |code| code.to_string().into());
+        let shape = k.shape.map_or_else(other, |shape| shape.encode().into());
         [cluster, instance, user, agent, verb, group, resource, subresource, scope, namespace, code, shape]
     }
 

@@ -10,6 +10,7 @@ use super::{Open, Part};
 use crate::analysis::pending::{FAILED_WAIT, Start};
 use crate::analysis::repeated::IdSample;
 use crate::model::rollup::Cells;
+use crate::model::rollup::Field;
 use crate::model::time::Micros;
 use hashbrown::HashMap;
 
@@ -51,11 +52,11 @@ impl Seams {
     }
 
     /// Hands the rows of the table `seams` to `each`.
-    pub(super) fn rows(&self, keys: &Keys, each: &mut dyn FnMut(Vec<String>)) {
-        let nobody: [String; 12] = Default::default();
+    pub(super) fn rows(&self, keys: &Keys, each: &mut dyn FnMut(Vec<Field<'_>>)) {
+        let nobody = [""; 12];
         let of_subject = |subject: u32| {
-            let [cluster, user, agent, group, resource] = keys.subject_text(subject).map(str::to_owned);
-            let mut rest: [String; 12] = Default::default();
+            let [cluster, user, agent, group, resource] = keys.subject_text(subject);
+            let mut rest = nobody;
             (rest[0], rest[2], rest[3], rest[5], rest[6]) = (cluster, user, agent, group, resource);
             rest
         };
@@ -63,7 +64,7 @@ impl Seams {
             let flags = flags(&[(failed, FAILED), (open.late, LATE), (open.error, ERROR)]);
             let (at, received) = (open.at, open.received);
             let head = Head { edge, at, received, hash: halves(identity), flags, value: u64::from(times) };
-            row(&head, keys.traffic_text(open.key), "", [0; 3])
+            row(&head, keys.traffic_fields(open.key), "", [0; 3])
         };
         for (identity, start) in &self.started {
             each(open("started", *identity, &start.what, start.failed, start.times));
@@ -83,7 +84,7 @@ impl Seams {
             let value = written.map_or(0, |written| written.version);
             each(row(
                 &Head { edge: "first", at, received, hash: [hash, turn], flags, value },
-                of_subject(*subject),
+                of_subject(*subject).map(Field::from),
                 "",
                 [0; 3],
             ));
@@ -92,7 +93,7 @@ impl Seams {
             let flags = flags(&[(last.failed.is_some(), FAILED), (last.failed == Some(super::Fact::Retry5xx), ERROR)]);
             let received = last.read.unwrap_or_default();
             let head = Head { edge: "last", at: last.at, received, hash: [*hash, 0], flags, value: last.version };
-            each(row(&head, nobody.clone(), "", [0; 3]));
+            each(row(&head, nobody.map(Field::from), "", [0; 3]));
         }
         for (hash, turn) in &self.turns {
             let (at, flags, value) = match *turn {
@@ -101,16 +102,16 @@ impl Seams {
                 Turn::Listed => continue,
             };
             let head = Head { edge: "turn", at, received: 0, hash: [*hash, 0], flags, value };
-            each(row(&head, nobody.clone(), "", [0; 3]));
+            each(row(&head, nobody.map(Field::from), "", [0; 3]));
         }
         for object in &self.objects {
             let (at, received) = object.object.span.unwrap_or_default();
             let flags = flags(&[(object.is_kept, KEPT), (object.object.lease, LEASE)]);
             let mut rest = of_subject(object.subject);
-            keys.symbols.get(object.namespace).clone_into(&mut rest[9]);
+            rest[9] = keys.symbols.get(object.namespace);
             let head = Head { edge: "object", at, received, hash: [0; 2], flags, value: object.tile as u64 };
             let counts = [object.object.reads, object.object.writes, object.object.conflicts];
-            each(row(&head, rest, &object.name, counts));
+            each(row(&head, rest.map(Field::from), &object.name, counts));
         }
         for (edge, write) in [("first-write", &self.first_writes), ("last-write", &self.last_writes)]
             .into_iter()
@@ -118,17 +119,17 @@ impl Seams {
         {
             let mut rest = of_subject(write.key.subject);
             if edge == "first-write" {
-                keys.symbols.get(write.key.subresource).clone_into(&mut rest[7]);
-                keys.symbols.get(write.key.namespace).clone_into(&mut rest[9]);
+                rest[7] = keys.symbols.get(write.key.subresource);
+                rest[9] = keys.symbols.get(write.key.namespace);
             }
             let hash = [write.object, 0];
             let head = Head { edge, at: write.at, received: 0, hash, flags: 0, value: u64::from(write.place) };
             let name = if edge == "first-write" { &*write.key.name } else { "" };
-            each(row(&head, rest, name, [0; 3]));
+            each(row(&head, rest.map(Field::from), name, [0; 3]));
         }
         for (hash, count) in self.ids.counts() {
             let head = Head { edge: "id", at: 0, received: 0, hash: [hash, 0], flags: 0, value: u64::from(count) };
-            each(row(&head, nobody.clone(), "", [0; 3]));
+            each(row(&head, nobody.map(Field::from), "", [0; 3]));
         }
     }
 }
@@ -162,15 +163,16 @@ struct Head {
     value: u64,
 }
 
-fn row(head: &Head, rest: [String; 12], name: &str, counts: [u64; 3]) -> Vec<String> {
-    let Head { edge, at, received, hash, flags, value } = head;
+fn row<'k>(head: &Head, rest: [Field<'k>; 12], name: &'k str, counts: [u64; 3]) -> Vec<Field<'k>> {
+    let Head { edge, at, received, hash, flags, value } = *head;
     // Hashes use all 64 bits; columns are signed.
-    let signed = |bits: u64| (bits as i64).to_string();
-    let mut row = vec![(*edge).to_owned(), at.to_string(), received.to_string()];
-    row.extend([signed(hash[0]), signed(hash[1]), flags.to_string(), signed(*value)]);
+    let signed = |bits: u64| Field::Number(bits as i64);
+    let mut row = Vec::with_capacity(23);
+    row.extend([edge.into(), at.into(), received.into()]);
+    row.extend([signed(hash[0]), signed(hash[1]), flags.into(), signed(value)]);
     row.extend(rest);
-    row.push(name.to_owned());
-    row.extend(counts.map(|count| count.to_string()));
+    row.push(name.into());
+    row.extend(counts.map(Field::from));
     row
 }
 

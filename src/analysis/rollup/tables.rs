@@ -13,6 +13,7 @@ use super::shared::Shared;
 use super::steps::StepWindow;
 use super::tiles::{Row, sorted};
 use crate::analysis::repeated::RepeatedIds;
+use crate::model::rollup::Field;
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND};
 use std::sync::Arc;
@@ -117,14 +118,20 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
 impl Rollup {
     /// Hands the rows of a table, as text, to `each`; false if there is no such table.
     pub fn rows(&self, table: &str, mut each: impl FnMut(Vec<String>)) -> bool {
+        self.fields(table, &mut |row| each(row.iter().map(|field| field.text().into_owned()).collect()))
+    }
+
+    /// Hands the rows of a table to `each`; false if there is no such table.
+    pub fn fields(&self, table: &str, each: &mut dyn FnMut(Vec<Field<'_>>)) -> bool {
         let keys = &self.keys;
+        let texts = |row: Vec<String>| row.into_iter().map(Field::from).collect();
         match table {
             "traffic" => self.traffic.iter().for_each(|(tile, key, row)| each(traffic_row(keys, *tile, *key, row))),
             "pulse" => self.pulse.iter().for_each(|(second, key, row)| each(pulse_row(keys, *second, *key, row))),
             "sequences" => self.facts.iter().for_each(|(tile, key, row)| each(facts_row(keys, *tile, *key, row))),
             "sources" => self.sources.iter().for_each(|(tile, key, row)| each(sources_row(keys, *tile, *key, row))),
-            "objects" => self.objects.iter().for_each(|(key, name, row)| each(object_row(keys, key, name, row))),
-            "notable" => self.notable.iter().for_each(|row| each(notable::row(row))),
+            "objects" => self.objects.iter().for_each(|(key, name, row)| each(texts(object_row(keys, key, name, row)))),
+            "notable" => self.notable.iter().for_each(|row| each(texts(notable::row(row)))),
             "nodes" => {
                 for (key, row) in self.clients.iter() {
                     let key = key.map(|symbol| keys.symbols.get(symbol));
@@ -133,14 +140,16 @@ impl Rollup {
                     nodes.sort_unstable();
                     for (node, requests) in nodes {
                         let [cluster, user, agent] = key;
-                        each([cluster, user, agent, node, &requests.to_string()].map(str::to_owned).to_vec());
+                        let mut row = [cluster, user, agent, node].map(Field::from).to_vec();
+                        row.push(requests.into());
+                        each(row);
                     }
                 }
             }
-            "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(deprecated_row(key, row))),
-            "seams" => self.seams.iter().for_each(|seams| seams.rows(keys, &mut each)),
-            "clients" => self.clients.iter().for_each(|(key, row)| each(client_row(keys, *key, row))),
-            _ => return self.extra.rows(keys, table, &mut each),
+            "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(texts(deprecated_row(key, row)))),
+            "seams" => self.seams.iter().for_each(|seams| seams.rows(keys, each)),
+            "clients" => self.clients.iter().for_each(|(key, row)| each(texts(client_row(keys, *key, row)))),
+            _ => return self.extra.rows(keys, table, &mut |row| each(texts(row))),
         }
         true
     }
@@ -199,53 +208,57 @@ impl Rollup {
     }
 }
 
-fn traffic_row(keys: &Keys, tile: i64, key: u64, row: &Traffic) -> Vec<String> {
-    let mut fields = vec![tile.to_string()];
-    fields.extend(keys.traffic_text(key as u32));
-    fields.extend([row.requests, row.open].map(|n| n.to_string()));
+fn traffic_row<'k>(keys: &'k Keys, tile: i64, key: u64, row: &Traffic) -> Vec<Field<'k>> {
+    let mut fields = Vec::with_capacity(30);
+    fields.push(tile.into());
+    fields.extend(keys.traffic_fields(key as u32));
+    fields.extend([row.requests, row.open].map(Field::from));
     let none = super::rows::TrafficMore::default();
     let more = row.more.as_deref().unwrap_or(&none);
     for histogram in [&row.latency, &more.lifetime] {
-        fields.extend([histogram.encode(), histogram.sum.to_string(), histogram.max.to_string()]);
+        fields.extend([histogram.encode().into(), histogram.sum.into(), histogram.max.into()]);
     }
-    fields.extend(more.bodies.iter().chain(&more.spent).chain(&more.timeouts).map(u64::to_string));
+    fields.extend(more.bodies.iter().chain(&more.spent).chain(&more.timeouts).map(|count| Field::from(*count)));
     fields
 }
 
-fn pulse_row(keys: &Keys, second: i64, key: u64, row: &Pulse) -> Vec<String> {
+fn pulse_row<'k>(keys: &'k Keys, second: i64, key: u64, row: &Pulse) -> Vec<Field<'k>> {
     let k = keys.pulses.get(key as u32);
     let [cluster, user, agent, group, resource] = keys.subject_text(k.subject);
     let op = if key == super::tiles::OTHER_KEY { OTHER } else { k.op.name() };
-    let mut fields = vec![second.to_string()];
-    fields.extend([cluster, keys.symbols.get(k.instance), user, agent, group, resource, op].map(str::to_owned));
-    fields.extend([row.starts, row.ends, row.errors, row.throttled].map(|n| n.to_string()));
+    let mut fields = Vec::with_capacity(12);
+    fields.push(second.into());
+    fields.extend([cluster, keys.symbols.get(k.instance), user, agent, group, resource, op].map(Field::from));
+    fields.extend([row.starts, row.ends, row.errors, row.throttled].map(|count| u64::from(count).into()));
     fields
 }
 
-fn facts_row(keys: &Keys, tile: i64, key: u64, gaps: &Gaps) -> Vec<String> {
+fn facts_row<'k>(keys: &'k Keys, tile: i64, key: u64, gaps: &Gaps) -> Vec<Field<'k>> {
     let (subject, fact) = Fact::of(key);
     let fact = if key == super::tiles::OTHER_KEY { OTHER } else { fact.name() };
-    let mut fields = vec![tile.to_string()];
-    fields.extend(keys.subject_text(subject).map(str::to_owned));
-    fields.extend([fact.to_owned(), gaps.0.count().to_string(), gaps.0.encode()]);
-    fields.extend([gaps.0.sum, gaps.0.max].map(|n| n.to_string()));
+    let mut fields = Vec::with_capacity(11);
+    fields.push(tile.into());
+    fields.extend(keys.subject_text(subject).map(Field::from));
+    fields.extend([fact.into(), gaps.0.count().into(), gaps.0.encode().into()]);
+    fields.extend([gaps.0.sum, gaps.0.max].map(Field::from));
     fields
 }
 
-fn sources_row(keys: &Keys, tile: i64, subject: u64, row: &Sources) -> Vec<String> {
-    let mut fields = vec![tile.to_string()];
-    fields.extend(keys.subject_text(subject as u32).map(str::to_owned));
-    fields.push(row.requests.to_string());
+fn sources_row<'k>(keys: &'k Keys, tile: i64, subject: u64, row: &Sources) -> Vec<Field<'k>> {
+    let mut fields = Vec::with_capacity(11);
+    fields.push(tile.into());
+    fields.extend(keys.subject_text(subject as u32).map(Field::from));
+    fields.push(row.requests.into());
     match &row.set {
-        SourceSet::Open(_) => fields.extend(["true", "", "", ""].map(str::to_owned)),
+        SourceSet::Open(_) => fields.extend(["true", "", "", ""].map(Field::from)),
         SourceSet::Exact(counts) => {
             let mut counts = counts.clone();
             counts.sort_unstable_by_key(|(source, _)| keys.symbols.get(*source));
-            fields.extend(["true".to_owned(), pairs(keys, &counts), String::new(), String::new()]);
+            fields.extend(["true".into(), pairs(keys, &counts).into(), "".into(), "".into()]);
         }
         SourceSet::Sketch { smallest, heaviest } => {
             let hashes: Vec<String> = smallest.iter().map(|hash| format!("{hash:016x}")).collect();
-            fields.extend(["false".to_owned(), String::new(), hashes.join(";"), pairs(keys, heaviest)]);
+            fields.extend(["false".into(), "".into(), hashes.join(";").into(), pairs(keys, heaviest).into()]);
         }
     }
     fields
