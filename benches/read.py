@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import shutil
 import statistics
 import subprocess
@@ -60,7 +59,7 @@ def turns(commands, runs, before=None):
 
 def made(path, command):
     """A file that is made once."""
-    if not path.exists() or path.stat().st_size == 0 or (ROOT / "benches/make_logs.py").stat().st_mtime > path.stat().st_mtime:
+    if not path.exists() or path.stat().st_size == 0 or command[0].stat().st_mtime > path.stat().st_mtime:
         part = path.with_name(path.name + ".part")
         subprocess.run([PYTHON, *map(str, command), part], check=True, stdout=subprocess.DEVNULL)
         part.rename(path)

@@ -2,13 +2,14 @@
 //! makes the folder a roll-up. Nobody but the user may read them.
 
 use super::fresh::{Fresh, folder as private_folder, is_free};
-use crate::model::rollup::{COARSE, Field, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, kind};
+use crate::model::rollup::{
+    Field, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, coarse_tables, kind,
+};
 use crate::sources::rolled::checksum;
 use polars::prelude::{
     BatchedWriter, Column, DataFrame, IntoColumn, IntoSeries, NamedFrom, ParquetCompression, ParquetWriter, Series,
     StringChunkedBuilder,
 };
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
@@ -38,17 +39,19 @@ pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>, copies: &[Coar
     private_folder(folder)?;
     let mut manifest = manifest.clone();
     let is_there = |spec: &&TableSpec| !manifest.without.iter().any(|name| name == spec.name);
-    let specs: Vec<&TableSpec> = TABLES.iter().chain([&SEAMS]).filter(is_there).collect();
+    let own = TABLES.iter().chain([&SEAMS]).filter(is_there).map(|spec| (None, spec, give));
+    let coarse = copies.iter().flat_map(|copy| coarse_tables().map(|spec| (Some(copy.tile), spec, &*copy.give)));
+    let all: Vec<(Option<i64>, &TableSpec, &Give<'_>)> = own.chain(coarse).collect();
     let next = AtomicUsize::new(0);
-    let write_some = || -> io::Result<Vec<(String, StoredTable)>> {
+    let write_some = || -> io::Result<Vec<(Option<i64>, String, StoredTable)>> {
         let mut written = Vec::new();
-        while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            written.push((spec.name.to_owned(), table(&folder.join(format!("{}.parquet", spec.name)), spec, give)?));
+        while let Some((copy, spec, give)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            written.push((*copy, spec.name.to_owned(), table(&folder.join(spec.file(*copy)), spec, give)?));
         }
         Ok(written)
     };
     let count = std::thread::available_parallelism().map_or(1, NonZero::get).min(WRITERS);
-    let all: Vec<io::Result<Vec<(String, StoredTable)>>> = std::thread::scope(|scope| {
+    let written: Vec<io::Result<Vec<_>>> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..count).map(|_| scope.spawn(write_some)).collect();
         let mine = write_some();
         let joined = others.into_iter().map(|other| {
@@ -56,16 +59,11 @@ pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>, copies: &[Coar
         });
         joined.chain([mine]).collect()
     });
-    for written in all {
-        manifest.tables.extend(written?);
-    }
-    for copy in copies {
-        let mut tables = BTreeMap::new();
-        for spec in TABLES.iter().filter(|spec| COARSE.contains(&spec.name)) {
-            let path = folder.join(format!("{}-{}.parquet", spec.name, copy.tile));
-            tables.insert(spec.name.to_owned(), table(&path, spec, &*copy.give)?);
-        }
-        manifest.coarse.insert(copy.tile, tables);
+    for (copy, name, table) in written.into_iter().collect::<io::Result<Vec<_>>>()?.into_iter().flatten() {
+        match copy {
+            None => manifest.tables.insert(name, table),
+            Some(tile) => manifest.coarse.entry(tile).or_default().insert(name, table),
+        };
     }
     let mut file = Fresh::create(&folder.join(MANIFEST))?;
     writeln!(file, "{}", serde_json::to_string_pretty(&manifest)?)?;

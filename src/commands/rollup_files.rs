@@ -8,7 +8,6 @@ use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::rollup::{MANIFEST, Manifest, SEAMS, TABLES};
-use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, counted, percent};
 use crate::sources::wanted::Wanted;
 use std::path::PathBuf;
@@ -56,11 +55,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let report = Report {
         schema: "plimsoll.rollup-files/v1".to_owned(),
         inputs: outcome.inputs.clone(),
-        window: rollup.span.map_or_else(Window::default, |(from, to)| Window {
-            from: time::format(from),
-            to: time::format(to),
-            seconds: (to - from) as f64 / SECOND as f64,
-        }),
+        window: Window::of(rollup.span),
         totals: vec![
             ("events".to_owned(), Value::Count(events)),
             ("bytes".to_owned(), Value::Count(stored)),

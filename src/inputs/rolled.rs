@@ -10,7 +10,7 @@ use crate::model::input::{Coverage, InputReport};
 use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::model::rollup::{
-    COARSE, Cells, Field, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TABLES, TableSpec, kind,
+    Cells, Field, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TILES, TableSpec, coarse_tables, kind,
 };
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::archive_names::shown;
@@ -18,7 +18,6 @@ use crate::sources::audit::pass::Outcome;
 use crate::sources::found::LogStream;
 use crate::sources::open::{Place, Source};
 use crate::sources::rolled::{Reading, Rolled, open};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -111,15 +110,11 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
 /// Reads tables of a roll-up, those with most rows in longer tiles where it has `copy`.
 fn read(rolled: &Rolled, specs: &[&'static TableSpec], copy: Option<i64>, loader: &mut Loader) -> Result<(), Problem> {
     let own = rolled.manifest.tile_seconds;
-    let is_there = |spec: &&&TableSpec| spec.name != SEAMS.name || rolled.has_seams();
-    for spec in specs.iter().filter(is_there) {
-        let copy = copy.filter(|_| COARSE.contains(&spec.name));
+    for spec in specs {
+        let copy = copy.filter(|_| spec.has_copies());
         loader.in_tiles(copy.unwrap_or(own));
-        let here = RefCell::new(&mut *loader);
-        let is_wanted = |spec: &TableSpec, first, last| here.borrow().wants(spec, first, last);
-        rolled.read_table(Reading { spec, copy, is_wanted: &is_wanted }, &mut |spec, rows| {
-            here.borrow_mut().take(spec, rows)
-        })?;
+        let reading = Reading { spec, copy, within: loader.wants(spec) };
+        rolled.read_table(&reading, &mut |spec, rows| loader.take(spec, rows))?;
     }
     loader.in_tiles(own);
     Ok(())
@@ -155,7 +150,7 @@ const LOOK_BACK: Micros = 86_400 * SECOND;
 /// without; else the roll-up is refused.
 fn present(rolled: &Rolled, tables: Tables, loader: &mut Loader) -> Result<Vec<&'static TableSpec>, Error> {
     let (has, lacks): (Vec<&'static TableSpec>, Vec<&'static TableSpec>) =
-        tables.specs().partition(|spec| rolled.has(spec.name));
+        tables.specs().partition(|spec| rolled.has(spec));
     let (optional, needed): (Vec<&TableSpec>, Vec<&TableSpec>) =
         lacks.into_iter().partition(|spec| tables.can_lack(spec));
     optional.iter().for_each(|spec| loader.lacks(spec.name));
@@ -228,12 +223,12 @@ pub(crate) fn join(parts: &[&Rolled], tile: i64) -> Result<(Rollup, Manifest), E
 pub(crate) fn coarser(rollup: &Rollup) -> Result<Vec<(i64, Rollup)>, Error> {
     let mut all: Vec<(i64, Rollup)> = Vec::new();
     let is_long = rollup.span.is_some_and(|(first, last)| last - first >= LONG);
-    for tile in [60, 600, 3600].into_iter().filter(|tile| is_long && *tile > rollup.tile_seconds()) {
+    for tile in TILES.into_iter().filter(|tile| is_long && *tile > rollup.tile_seconds()) {
         let from = all.last().map_or(rollup, |(_, finer)| finer);
         let mut loader = Loader::new(Wanted::default());
         loader.at_least(tile);
         loader.begin(&super::manifest::manifest(from, &[], &Outcome::default()), false);
-        for spec in TABLES.iter().filter(|spec| COARSE.contains(&spec.name)) {
+        for spec in coarse_tables() {
             take_table(&mut loader, spec, from).map_err(Error::input)?;
         }
         all.push((tile, loader.finish()));

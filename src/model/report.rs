@@ -100,12 +100,13 @@ pub struct Window {
 }
 
 impl Window {
-    /// From a time to another; nothing where they are both 0, as of no events.
-    pub fn of((from, to): Span) -> Self {
-        match (from, to) {
-            (0, 0) => Self::default(),
-            _ => Self { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 },
-        }
+    /// From a time to another; empty where nothing was counted.
+    pub fn of(span: Option<Span>) -> Self {
+        span.map_or_else(Self::default, |(from, to)| Self {
+            from: time::format(from),
+            to: time::format(to),
+            seconds: (to - from) as f64 / SECOND as f64,
+        })
     }
 }
 
@@ -172,8 +173,8 @@ impl Finding {
         }
     }
 
-    /// How sure it is, from 0 to 1; without it, it is certain.
-    pub fn sure(self, confidence: f64) -> Self {
+    /// Its confidence, from 0 to 1; 1 where none is set.
+    pub fn confidence(self, confidence: f64) -> Self {
         Self { confidence, ..self }
     }
 

@@ -106,8 +106,25 @@ pub struct Rows<'t> {
     pub columns: Vec<Cells<'t>>,
 }
 
+/// Lengths that tiles may have, in seconds.
+pub const TILES: [i64; 4] = [10, 60, 600, 3600];
+
 /// The tables with most rows: those that a store holds in longer tiles as well.
-pub const COARSE: [&str; 4] = ["traffic", "pulse", "sequences", "sources"];
+pub fn coarse_tables() -> impl Iterator<Item = &'static TableSpec> {
+    TABLES.iter().filter(|spec| spec.has_copies())
+}
+
+impl TableSpec {
+    /// Whether it is one of the [tables with most rows](coarse_tables).
+    pub fn has_copies(&self) -> bool {
+        ["traffic", "pulse", "sequences", "sources"].contains(&self.name)
+    }
+
+    /// The name of its file, or of that with its copy in tiles of so many seconds.
+    pub fn file(&self, copy: Option<i64>) -> String {
+        copy.map_or_else(|| format!("{}.parquet", self.name), |tile| format!("{}-{tile}.parquet", self.name))
+    }
+}
 
 /// What a stored roll-up says of itself: [`MANIFEST`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -151,8 +168,8 @@ pub struct Manifest {
     pub replaces: Vec<String>,
     /// The tables, by name.
     pub tables: BTreeMap<String, StoredTable>,
-    /// In a store: [some tables](COARSE) once more in longer tiles, by their length in seconds, for questions about a
-    /// long time.
+    /// In a store: [some tables](coarse_tables) once more in longer tiles, by their length in seconds, for questions
+    /// about a long time.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub coarse: BTreeMap<i64, BTreeMap<String, StoredTable>>,
 }

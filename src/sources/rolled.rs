@@ -4,7 +4,7 @@
 use crate::model::event::Stream;
 use crate::model::problem::{Problem, ProblemKind};
 use crate::model::rollup::{
-    Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, StoredTable, TABLES, TableSpec, kind,
+    Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, StoredTable, TABLES, TILES, TableSpec, kind,
 };
 use crate::model::stray::KeptDays;
 use crate::model::time::{Micros, SECOND};
@@ -17,17 +17,25 @@ use polars::prelude::{Column, DataFrame, DataType, ParquetReader, StringChunked}
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a table is read.
-#[derive(Clone, Copy)]
-pub struct Reading<'r> {
+#[derive(Debug, Clone)]
+pub struct Reading {
     pub spec: &'static TableSpec,
     /// The length of its tiles in seconds, where it is [a copy in longer ones](Manifest::coarse).
     pub copy: Option<i64>,
-    /// Whether rows are wanted whose first column, if it holds numbers, lies between these two.
-    pub is_wanted: &'r dyn Fn(&TableSpec, i64, i64) -> bool,
+    /// Rows that are wanted, by their first column where that holds numbers.
+    pub within: RangeInclusive<i64>,
+}
+
+impl Reading {
+    /// All rows of a table in its own tiles.
+    pub fn all(spec: &'static TableSpec) -> Self {
+        Self { spec, copy: None, within: i64::MIN..=i64::MAX }
+    }
 }
 
 /// Takes rows of a table.
@@ -103,7 +111,7 @@ pub fn open(manifest: &Path) -> Result<Rolled, Problem> {
         let what = format!("has schema {:?}, and this plimsoll reads {SCHEMA}", read.schema);
         return Err(here(Problem::new(ProblemKind::Version, what).hint("use the plimsoll that wrote it")));
     }
-    if ![10, 60, 600, 3600].contains(&read.tile_seconds) {
+    if !TILES.contains(&read.tile_seconds) {
         let what = format!("tile_seconds is {}", read.tile_seconds);
         return Err(here(Problem::malformed(what).hint("it must be 10, 60, 600 or 3600")));
     }
@@ -122,11 +130,6 @@ impl Rolled {
         self.manifest.replaces.iter().filter(is_there).cloned()
     }
 
-    /// Where a table lies.
-    pub fn path(&self, table: &str) -> PathBuf {
-        self.folder.join(format!("{table}.parquet"))
-    }
-
     /// The longest tiles no longer than this (seconds) that it has tables in beside its own, if those are shorter.
     pub fn copy(&self, tile: i64) -> Option<i64> {
         self.manifest.coarse.keys().rev().copied().find(|own| *own <= tile && *own > self.manifest.tile_seconds)
@@ -136,18 +139,14 @@ impl Rolled {
     pub fn bytes(&self) -> u64 {
         let of = |path: PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
         let copies = self.manifest.coarse.values().flat_map(BTreeMap::values).map(|table| table.bytes).sum::<u64>();
-        TABLES.iter().chain([&SEAMS]).map(|table| of(self.path(table.name))).sum::<u64>()
+        TABLES.iter().chain([&SEAMS]).map(|table| of(self.folder.join(table.file(None)))).sum::<u64>()
             + of(self.folder.join(MANIFEST))
             + copies
     }
 
     /// Hands the rows of these tables to `take`; it need not have seams.
     pub fn read(&self, tables: &[&'static TableSpec], take: &mut Take<'_>) -> Result<(), Problem> {
-        let is_there = |spec: &&&TableSpec| spec.name != SEAMS.name || self.has_seams();
-        tables
-            .iter()
-            .filter(is_there)
-            .try_for_each(|spec| self.read_table(Reading { spec, copy: None, is_wanted: &|_, _, _| true }, take))
+        tables.iter().try_for_each(|spec| self.read_table(&Reading::all(spec), take))
     }
 
     /// Whether it can be joined to what comes before it and behind it.
@@ -156,21 +155,19 @@ impl Rolled {
     }
 
     /// Whether it has a table; those of an older plimsoll lack some.
-    pub fn has(&self, table: &str) -> bool {
-        let is_without = self.manifest.without.iter().any(|name| name == table);
-        !LATER.contains(&table) || !is_without && self.path(table).is_file()
+    pub fn has(&self, table: &TableSpec) -> bool {
+        let is_without = self.manifest.without.iter().any(|name| name == table.name);
+        !LATER.contains(&table.name) || !is_without && self.folder.join(table.file(None)).is_file()
     }
 
-    /// Hands the rows of a table to `take`, but for groups of rows of which none is wanted.
-    pub fn read_table(&self, how: Reading<'_>, take: &mut Take<'_>) -> Result<(), Problem> {
-        let Reading { spec, copy, is_wanted } = how;
-        let (path, known) = match copy {
-            None => (self.path(spec.name), self.manifest.tables.get(spec.name)),
-            Some(tile) => {
-                let known = self.manifest.coarse.get(&tile).and_then(|tables| tables.get(spec.name));
-                (self.path(&format!("{}-{tile}", spec.name)), known)
-            }
-        };
+    /// Hands the rows of a table to `take`, but for groups of rows of which none is wanted; it need not have seams.
+    pub fn read_table(&self, Reading { spec, copy, within }: &Reading, take: &mut Take<'_>) -> Result<(), Problem> {
+        if spec.name == SEAMS.name && !self.has_seams() {
+            return Ok(());
+        }
+        let path = self.folder.join(spec.file(*copy));
+        let tables = copy.map_or(Some(&self.manifest.tables), |tile| self.manifest.coarse.get(&tile));
+        let known = tables.and_then(|tables| tables.get(spec.name));
         let here = |problem: Problem| problem.at(shown(&path));
         check(known, &path).map_err(here)?;
         let groups = guarded(|| {
@@ -183,7 +180,7 @@ impl Rolled {
         let ranges = if ranges.len() == groups.len() { ranges } else { &[] };
         let mut from = 0;
         for (place, rows) in groups.into_iter().enumerate() {
-            if ranges.get(place).is_some_and(|(_, first, last)| !is_wanted(spec, *first, *last)) {
+            if ranges.get(place).is_some_and(|(_, first, last)| last < within.start() || first > within.end()) {
                 from += rows;
                 continue;
             }

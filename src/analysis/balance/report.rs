@@ -192,7 +192,8 @@ fn for_people(table: &Table, columns: &[&str], is_one: bool) -> Table {
 fn window(fleets: &[Loaded]) -> Window {
     let from = fleets.iter().map(|(fleet, _)| fleet.window.0).min();
     let to = fleets.iter().map(|(fleet, _)| fleet.window.1).max();
-    from.zip(to).map_or_else(Window::default, Window::of)
+    // Of no events both are 0.
+    Window::of(from.zip(to).filter(|span| *span != (0, 0)))
 }
 
 fn totals(fleets: &[Loaded]) -> Vec<(String, Value)> {
@@ -437,7 +438,7 @@ fn finding(
     let since = fleet.since(busiest).map_or(fleet.window.0, |since| since.at);
     let finding = Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)])
         // Of an apiserver whose log or metrics are not all there nothing is sure.
-        .sure(if input.notes.is_empty() { 0.9 } else { 0.5 })
+        .confidence(if input.notes.is_empty() { 0.9 } else { 0.5 })
         .seen((since, fleet.window.1))
         .summary(summary)
         .evidence(skews.into_iter().collect())

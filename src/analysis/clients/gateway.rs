@@ -10,7 +10,6 @@ use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::dims::{account, short_user};
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Severity, Table, Value, Window};
-use crate::model::time;
 use crate::model::units::{counted, percent, significant};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -376,11 +375,10 @@ pub fn report(clients: &Clients<'_>, limits: &[Limit<'_>], inputs: Vec<InputRepo
             Value::Json(json!(limit.behind[1])),
         ]
     });
-    let (from, to) = clients.span;
     Report {
         schema: "plimsoll.clients.gateway/v1".to_owned(),
         inputs,
-        window: Window { from: time::format(from), to: time::format(to), seconds: clients.seconds() },
+        window: Window { seconds: clients.seconds(), ..Window::of(Some(clients.span)) },
         table: Table {
             name: "limits".to_owned(),
             columns: FIELDS.map(str::to_owned).to_vec(),

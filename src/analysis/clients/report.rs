@@ -149,7 +149,10 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
     Report {
         schema: "plimsoll.clients/v1".to_owned(),
         inputs: read.inputs,
-        window: if clients.span == (0, 0) { Window::default() } else { Window { seconds, ..Window::of(clients.span) } },
+        window: match clients.span {
+            (0, 0) => Window::default(),
+            span => Window { seconds, ..Window::of(Some(span)) },
+        },
         coverage,
         totals: vec![
             ("requests".to_owned(), clients.requests.into()),

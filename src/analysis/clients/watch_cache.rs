@@ -287,7 +287,7 @@ pub fn report(facts: &Facts, known: CacheContext<'_, '_>) -> Option<Report> {
     Some(Report {
         schema: "plimsoll.clients.watch_cache/v1".to_owned(),
         inputs: known.inputs,
-        window: Window::of((from, to)),
+        window: Window::of(Some((from, to))),
         coverage,
         lead: vec![format!(
             "{} of {} in {}.",

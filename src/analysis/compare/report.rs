@@ -62,7 +62,7 @@ const PEOPLE: [&str; 7] = [
 pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
     // The most moved first, within what can be set beside one another.
     rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(weight(b).total_cmp(&weight(a))).then_with(|| key(a).cmp(&key(b))));
-    let windows = input.windows.map(window);
+    let windows = input.windows.map(Window::of);
     let findings = limits::findings(rows, &input.limits, (&windows[1].from, &windows[1].to));
     let top = input.top.unwrap_or(SHOWN);
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
@@ -190,14 +190,6 @@ fn without_idle(mut table: Table) -> Table {
 
 fn side(name: &str, window: &Window) -> serde_json::Value {
     json!({ "source": name, "from": window.from, "to": window.to, "seconds": window.seconds })
-}
-
-fn window(span: Option<(Micros, Micros)>) -> Window {
-    span.map_or_else(Window::default, |(from, to)| Window {
-        from: time::format(from),
-        to: time::format(to),
-        seconds: (to - from) as f64 / 1e6,
-    })
 }
 
 /// Area, then what changed, then metrics in their order where rows are few.

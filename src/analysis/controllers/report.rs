@@ -11,7 +11,7 @@ use super::read::Read;
 use super::scheduler::{Scheduler, Waiting, placed_ms, schedulers, waiting};
 use super::tables::{of_attempts, of_calls, of_handovers, of_kinds, of_leaders, of_pending, of_queues, of_stages};
 use crate::model::report::{Finding, Report, Table, Value, Window};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros};
 use crate::model::units::{counted, duration, percent};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -36,11 +36,7 @@ pub fn report(read: Read) -> (Report, Vec<Handover>) {
     let mut report = Report { schema: SCHEMA.to_owned(), shown: read.top, ..Report::default() };
     let window =
         time::together(super::window(facts), read.logged).or(read.taken.map(|at| (at, at))).unwrap_or_default();
-    let (from, to) = window;
-    if window != (0, 0) {
-        report.window =
-            Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
-    }
+    report.window = Window::of(Some(window).filter(|window| *window != (0, 0)));
     report.findings.extend(on_queues(facts, &queues, &calls));
     report.findings.extend(on_calls(facts, &calls));
     report.findings.extend(on_schedulers(facts, &schedulers, &waiting));

@@ -127,8 +127,7 @@ pub fn report(
 fn window(targets: &[Target]) -> Window {
     let known = targets.iter().filter(|target| !target.grid.values.is_empty());
     let ends = known.map(|target| (target.grid.from, target.grid.end()));
-    let Some((from, to)) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else { return Window::default() };
-    Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 }
+    Window::of(ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
 }
 
 impl<'t> Row<'t> {
@@ -504,7 +503,7 @@ fn finding(row: &Row<'_>, input: &ForecastInput) -> Option<Finding> {
     };
     let finding = Finding::new("forecast-limit-reached", severity, &subject)
         // Only what is there now is certain.
-        .sure(if is_full { 1.0 } else { probability.min(0.99) })
+        .confidence(if is_full { 1.0 } else { probability.min(0.99) })
         .seen((seen, seen))
         .summary(summary)
         .evidence(evidence)

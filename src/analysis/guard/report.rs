@@ -78,7 +78,7 @@ pub fn report(groups: &[Group], seen: &Seen, input: GuardInput) -> Report {
     let mut rows: Vec<Row<'_>> = groups.iter().filter_map(row).collect();
     rows.retain(|(.., severity)| *severity >= input.least);
     let mut report = Report { schema: SCHEMA.to_owned(), shown: input.top, ..Report::default() };
-    report.window = window(&input.logged);
+    report.window = Window::of(input.logged.first.zip(input.logged.last));
     report.lead = lead(&rows, seen, &input);
     report.totals = totals(&rows, seen);
     report.coverage.insert("window_s".to_owned(), json!(input.window as f64 / 1e6));
@@ -138,15 +138,6 @@ fn row(group: &Group) -> Option<Row<'_>> {
     Rule::of(group.first.kind).map(|rule| (group, rule, group.severity()))
 }
 
-fn window(logged: &Coverage) -> Window {
-    match (logged.first, logged.last) {
-        (Some(from), Some(to)) => {
-            Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / 1e6 }
-        }
-        _ => Window::default(),
-    }
-}
-
 fn day(at: Micros) -> i64 {
     at.div_euclid(crate::model::series::DAY)
 }
@@ -173,7 +164,7 @@ fn totals(rows: &[Row<'_>], seen: &Seen) -> Vec<(String, Value)> {
 }
 
 fn lead(rows: &[Row<'_>], seen: &Seen, input: &GuardInput) -> Vec<String> {
-    let window = window(&input.logged);
+    let window = Window::of(input.logged.first.zip(input.logged.last));
     let mut actors: Vec<&str> = rows.iter().map(|(group, ..)| group.first.user.as_str()).collect();
     actors.sort_unstable();
     actors.dedup();

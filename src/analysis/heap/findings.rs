@@ -35,7 +35,7 @@ fn found(measured: &Measured<'_>, id: &str, severity: Severity, samples: u64) ->
     let instances: Vec<&str> =
         now().map(|profile: &Counted| profile.instance.as_str()).filter(|name| !name.is_empty()).collect();
     let finding = Finding::new(id, severity, &[("instance", &instances.join(","))])
-        .sure(if samples < FEW_SAMPLES { 0.6 } else { 0.9 })
+        .confidence(if samples < FEW_SAMPLES { 0.6 } else { 0.9 })
         .remedy(REMEDY);
     let times = || now().filter_map(|profile| profile.at);
     match times().min().zip(times().max()) {

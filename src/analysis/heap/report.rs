@@ -9,7 +9,7 @@ use crate::model::input::InputReport;
 use crate::model::problem::Problem;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::stacks::SampleType;
-use crate::model::time::{self, SECOND};
+use crate::model::time;
 use crate::model::units::{bytes, counted, grouped, percent, signed_percent};
 use serde_json::json;
 use std::collections::HashMap;
@@ -314,11 +314,7 @@ pub fn report(measured: &Measured<'_>, inputs: Vec<InputReport>, shape: &Shape) 
     }
     let times = || measured.profiles.iter().filter_map(|profile| profile.at);
     let (from, to) = (times().min(), times().max());
-    let window = from.zip(to).map_or_else(Window::default, |(from, to)| Window {
-        from: time::format(from),
-        to: time::format(to),
-        seconds: (to - from) as f64 / SECOND as f64,
-    });
+    let window = Window::of(from.zip(to));
     let profiles: Vec<serde_json::Value> = (measured.profiles.iter())
         .map(|p| {
             json!({"path": p.path, "instance": p.instance, "at": p.at.map(time::format), "samples": p.samples,

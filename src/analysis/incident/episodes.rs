@@ -78,7 +78,7 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
 /// An episode as a finding: of whoever lists episodes, and of a report about a surge.
 pub fn finding(own: &Episode) -> Finding {
     Finding::new("episode", own.grade.severity(), &[("episode", own.id.as_str())])
-        .sure(own.confidence)
+        .confidence(own.confidence)
         .seen((own.from, own.to))
         .summary(own.headline.trim_end_matches('.'))
         .remedy(own.causes.first().map(Cause::remedy).unwrap_or_default())

@@ -35,10 +35,7 @@ fn text(at: Option<Micros>) -> Value {
 pub fn report(incident: &Incident) -> Report {
     let mut report = Report { schema: SCHEMA.to_owned(), lead: incident.summary.clone(), ..Report::default() };
     report.inputs = inputs(incident);
-    if let Some((from, to)) = incident.span {
-        report.window =
-            Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 };
-    }
+    report.window = Window::of(incident.span);
     let coverage = json!({
         "read": incident.read.iter().map(|source| source.name()).collect::<Vec<_>>(),
         "missing": incident.missing().map(|source| source.name()).collect::<Vec<_>>(),
@@ -173,7 +170,7 @@ fn findings(incident: &Incident) -> Vec<Finding> {
             (_, own) => {
                 let grade = own.map_or(Grade::Incident, |own| own.grade);
                 Finding::new("incident", grade.severity(), &[])
-                    .sure(stretch.score)
+                    .confidence(stretch.score)
                     .seen((stretch.from, stretch.to))
                     .summary(incident.summary.first().map_or("", |line| line.trim_end_matches('.')))
                     .remedy(likeliest.map(Cause::remedy).unwrap_or_default())

@@ -44,7 +44,7 @@ pub fn finding(seen: &Seen, since: Option<Micros>) -> Option<Finding> {
     let evidence = seen.judged.evidence.iter().map(|(name, value)| ((*name).to_owned(), serde_json::json!(value)));
     let (path, judged) = (&seen.sample.path, &seen.judged);
     let finding = Finding::new(id, severity, &[("cgroup", path)])
-        .sure(judged.confidence)
+        .confidence(judged.confidence)
         .seen((since.unwrap_or(seen.sample.at), seen.sample.at))
         .summary(format!("{path}: {}: {}", judged.verdict.explain(), judged.reasons.join("; ")))
         .evidence(evidence.collect())

@@ -369,7 +369,7 @@ pub fn window(of: &[Seen]) -> Window {
     let length = of.iter().filter_map(|seen| seen.rates.as_ref()).map(|rates| rates.seconds).fold(0.0, f64::max);
     let (Some(first), Some(last)) = (times().min(), times().max()) else { return Window::default() };
     let first = first - (length * SECOND as f64) as Micros;
-    Window { from: time::format(first), to: time::format(last), seconds: (last - first) as f64 / SECOND as f64 }
+    Window::of(Some((first, last)))
 }
 
 /// The rows, and everything around them but what people see.

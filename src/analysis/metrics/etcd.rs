@@ -6,7 +6,7 @@ use super::facts::{Component, Fact, Facts, Instance};
 use super::glance::count;
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
-use crate::model::time::{self, SECOND};
+use crate::model::time;
 use crate::model::units::{bytes, counted, duration, grouped, percent, significant};
 use serde_json::json;
 
@@ -127,7 +127,7 @@ impl Health<'_> {
         let mut add = |id: &str, severity, confidence, summary: String, evidence: serde_json::Value, remedy: &str| {
             let subject = [("cluster", self.instance.cluster.as_str()), ("instance", &self.instance.name)];
             let finding = Finding::new(id, severity, &subject)
-                .sure(confidence)
+                .confidence(confidence)
                 .seen((self.instance.from, self.instance.to))
                 .summary(summary)
                 .evidence(evidence)
@@ -383,11 +383,7 @@ pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map
     Report {
         schema: "plimsoll.etcd-health/v1".to_owned(),
         inputs,
-        window: window.map_or_else(Window::default, |(from, to)| Window {
-            from: time::format(from),
-            to: time::format(to),
-            seconds: (to - from) as f64 / SECOND as f64,
-        }),
+        window: Window::of(window),
         coverage,
         totals: vec![
             ("members".to_owned(), Value::Count(members as u64)),

@@ -196,7 +196,7 @@ pub fn proposed(proposals: &Proposals, commitments: &[Commitment], rules: &Rules
     Report {
         schema: "plimsoll.quota-propose/v1".to_owned(),
         inputs: input.inputs,
-        window: window(proposals.span),
+        window: Window::of(proposals.span),
         coverage,
         totals: vec![
             ("namespaces".to_owned(), (names.len() as u64).into()),
@@ -258,14 +258,6 @@ fn left_out(proposals: &Proposals) -> Option<String> {
     })
 }
 
-fn window(span: Option<(Micros, Micros)>) -> Window {
-    span.map_or_else(Window::default, |(from, to)| Window {
-        from: time::format(from),
-        to: time::format(to),
-        seconds: (to - from) as f64 / time::SECOND as f64,
-    })
-}
-
 /// The report of `quota lint`: a row for each finding; people get them counted by what they are, and the gravest in
 /// full.
 pub fn linted(
@@ -313,7 +305,7 @@ pub fn linted(
     Report {
         schema: "plimsoll.quota-lint/v1".to_owned(),
         inputs,
-        window: window((at > 0).then_some((at, at))),
+        window: Window::of((at > 0).then_some((at, at))),
         totals: of_severity.iter().map(|(name, count)| ((*name).to_owned(), Value::Count(*count))).collect(),
         lead: vec![if findings.is_empty() {
             "Nothing found.".to_owned()
@@ -385,7 +377,7 @@ pub fn api(
     Report {
         schema: "plimsoll.quota-propose/v1".to_owned(),
         inputs,
-        window: window(demands.span),
+        window: Window::of(demands.span),
         totals: vec![
             ("users".to_owned(), (demands.users.len() as u64).into()),
             ("proposals".to_owned(), (rows.len() as u64).into()),

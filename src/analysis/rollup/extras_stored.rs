@@ -5,7 +5,7 @@ use super::extra_rows::{Cascades, Count, Load};
 use super::keys::OTHER;
 use super::leases::{self, Named};
 use super::notable::{KINDS, KINDS_MORE, Notable};
-use super::stored::{Loader, notable};
+use super::stored::{Loader, TakeRow, notable};
 use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Row};
 use super::writers::{PairKey, Turns, WrittenKey};
@@ -14,8 +14,7 @@ use crate::analysis::guard::consequences::{Deletions, Place};
 use crate::analysis::quota::refused::{Refusals, Refused};
 use crate::analysis::rollup::keys::{LoadKey, Omitted, OmittedKey, VERBS};
 use crate::model::histogram::Histogram;
-use crate::model::problem::Problem;
-use crate::model::rollup::{Cells, Rows, TableSpec};
+use crate::model::rollup::Cells;
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND};
 use hashbrown::HashMap;
@@ -24,9 +23,9 @@ use hashbrown::HashMap;
 const CLASSES: [&str; 8] = ["", "0xx", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 impl Loader {
-    /// Takes rows of one of these tables; of others nothing.
-    pub(super) fn take_extra(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), Problem> {
-        let one = match spec.name {
+    /// What takes a row of one of these tables.
+    pub(super) fn taker_of_extra(table: &str) -> Option<TakeRow> {
+        Some(match table {
             "load" => Self::load,
             "operations" => Self::operation,
             "omitted" => Self::omitted,
@@ -36,13 +35,7 @@ impl Loader {
             "refusals" => Self::refusals,
             "writes" => Self::writes,
             "alternations" => Self::alternations,
-            _ => return Ok(()),
-        };
-        self.part.extras.get_or_insert_default();
-        let cells = &rows.columns;
-        (0..rows.count).try_for_each(|row| {
-            one(self, cells, row)
-                .map_err(|what| Problem::malformed(format!("{} of row {} is not a value of a roll-up", what, row + 1)))
+            _ => return None,
         })
     }
 

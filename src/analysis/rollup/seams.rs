@@ -9,8 +9,7 @@ use super::writers::{EdgeWrite, WrittenKey};
 use super::{Open, Part};
 use crate::analysis::pending::{FAILED_WAIT, Start};
 use crate::analysis::repeated::IdSample;
-use crate::model::rollup::Cells;
-use crate::model::rollup::Field;
+use crate::model::rollup::{Cells, Field};
 use crate::model::time::Micros;
 use hashbrown::HashMap;
 

@@ -20,6 +20,10 @@ use crate::model::rollup::{Cells, Manifest, Rows, TableSpec};
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND, together};
 use crate::model::uri::{ReadShape, Scope};
+use std::ops::RangeInclusive;
+
+/// Takes a row of a table; the error is the column that does not hold a value of a roll-up.
+pub(super) type TakeRow = fn(&mut Loader, &[Cells<'_>], usize) -> Result<(), &'static str>;
 
 /// Puts stored tables together.
 #[derive(Debug)]
@@ -110,19 +114,17 @@ impl Loader {
         self.longest = self.longest.max(tile);
     }
 
-    /// Whether rows are wanted whose first column, a time, lies between these two.
-    pub fn wants(&self, spec: &TableSpec, first: i64, last: i64) -> bool {
+    /// Which rows of a table are wanted, by its first column where that is a time.
+    pub fn wants(&self, spec: &TableSpec) -> RangeInclusive<i64> {
         let (from, to) = self.bounds();
         match spec.columns.first() {
-            Some(&("tile" | "second" | "minute")) => {
-                let at = |second: i64| second.saturating_mul(SECOND);
-                at(last) >= from && at(first) < to
-            }
+            // The bounds are those of tiles.
+            Some(&("tile" | "second" | "minute")) => from.div_euclid(SECOND)..=to.saturating_sub(1).div_euclid(SECOND),
             Some(&"at") => {
-                let Wanted { since, until, .. } = &self.wanted;
-                since.is_none_or(|since| last >= since) && until.is_none_or(|until| first < until)
+                self.wanted.since.unwrap_or(Micros::MIN)
+                    ..=self.wanted.until.map_or(Micros::MAX, |until| until.saturating_sub(1))
             }
-            _ => true,
+            _ => i64::MIN..=i64::MAX,
         }
     }
 
@@ -137,9 +139,9 @@ impl Loader {
         first < to && last >= from
     }
 
-    /// Takes rows of a table.
+    /// Takes rows of a table; of one that it does not know nothing.
     pub fn take(&mut self, spec: &TableSpec, rows: &Rows<'_>) -> Result<(), Problem> {
-        let one = match spec.name {
+        let one: TakeRow = match spec.name {
             "traffic" => Self::traffic,
             "pulse" => Self::pulse,
             "sequences" => Self::sequences,
@@ -150,7 +152,13 @@ impl Loader {
             "nodes" => Self::nodes,
             "deprecated" => Self::deprecated,
             "seams" => Self::seams,
-            _ => return self.take_extra(spec, rows),
+            other => match Self::taker_of_extra(other) {
+                Some(one) => {
+                    self.part.extras.get_or_insert_default();
+                    one
+                }
+                None => return Ok(()),
+            },
         };
         let cells = &rows.columns;
         (0..rows.count).try_for_each(|row| {

@@ -37,7 +37,7 @@ fn finding(id: &str, severity: Severity, capture: &Capture, level: &str, user: &
     ];
     // What the last arrival shows is the least that it can be.
     let confidence = if capture.moment == Moment::Arrival || capture.moment == Moment::Modified { 0.7 } else { 0.9 };
-    Finding::new(id, severity, &subject).sure(confidence).seen((capture.at, capture.at))
+    Finding::new(id, severity, &subject).confidence(confidence).seen((capture.at, capture.at))
 }
 
 fn ms(wait: Option<Micros>) -> Option<i64> {

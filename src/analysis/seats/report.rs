@@ -122,7 +122,7 @@ pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
     Report {
         schema: "plimsoll.clients.seats/v1".to_owned(),
         inputs: read.inputs,
-        window: Window { from: time::format(from), to: time::format(to), seconds: (to - from) as f64 / SECOND as f64 },
+        window: Window::of(Some((from, to))),
         coverage: coverage(seats, read.profiles.map(|(clients, _)| clients)),
         totals: vec![
             ("executing".to_owned(), sum(|held| held.executing).into()),

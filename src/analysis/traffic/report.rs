@@ -3,7 +3,7 @@
 
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Table, Value, Window};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros};
 use crate::model::units::{counted, percent};
 use serde_json::{Map, Value as Json};
 use std::collections::HashMap;
@@ -163,11 +163,7 @@ pub fn report(now: Measured, base: Option<&Measured>, input: TrafficInput, shape
     let shown = input.show_tables.then(|| input.tables.iter().map(first_rows).collect());
     Report {
         schema: "plimsoll.traffic/v1".to_owned(),
-        window: window.map_or_else(Window::default, |(from, to)| Window {
-            from: time::format(from),
-            to: time::format(to),
-            seconds: (to - from) as f64 / SECOND as f64,
-        }),
+        window: Window::of(window),
         coverage: input.coverage,
         inputs: input.inputs,
         totals,
@@ -391,13 +387,13 @@ mod tests {
             dims: vec![user.to_owned()],
             measures: Measures { requests, ..Measures::default() },
         };
-        let rows = vec![line(None, "(other)", 1), line(Some(0), "jane", 2), line(Some(60 * SECOND), "jane", 3)];
+        let rows = vec![line(None, "(other)", 1), line(Some(0), "jane", 2), line(Some(60 * time::SECOND), "jane", 3)];
         let now = Measured {
             dims: vec!["user".to_owned()],
             rows,
-            series: Some((60 * SECOND, Vec::new())),
+            series: Some((60 * time::SECOND, Vec::new())),
             total: Measures { requests: 6, ..Measures::default() },
-            window: Some((0, 90 * SECOND)),
+            window: Some((0, 90 * time::SECOND)),
             seconds: 90.0,
         };
         for shown_only in [false, true] {

@@ -20,7 +20,6 @@ use crate::inputs::selection::Selection;
 use crate::model::event::{Stage, Timed};
 use crate::model::question::{Emit, Form};
 use crate::model::report::Window;
-use crate::model::time;
 use crate::model::units::counted;
 use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
@@ -86,7 +85,7 @@ pub(super) fn answer(form: Form, analysed: Analysed<'_, '_>, context: &mut Conte
         let opening: String = proposal.opening().into_iter().map(|line| format!("# {line}\n")).collect();
         return Ok(Answer::Manifests(objects::documents(&proposal.manifests()) + &opening));
     }
-    let window = Window { from: time::format(span.0), to: time::format(span.1), seconds: analysed.clients.seconds() };
+    let window = Window { seconds: analysed.clients.seconds(), ..Window::of(Some(span)) };
     let mut coverage = Map::new();
     coverage.insert("flow_schemas".to_owned(), matched.coverage.clone());
     coverage.insert("server_seats".to_owned(), json!(seats.in_words()));

@@ -10,11 +10,11 @@ use crate::model::report::Report;
 use crate::model::time::{self, SECOND};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The logs of a sample, unpacked, as they lie there for an hour.
-fn unpacked(to: &Path) -> Vec<std::path::PathBuf> {
+fn unpacked(to: &Path) -> Vec<PathBuf> {
     let hour_ago = SystemTime::now() - Duration::from_secs(3_600);
     let one = |name: &str| {
         let packed = fs::read(format!("samples/list-storm/audit/{name}/audit.log.zst")).unwrap();
@@ -26,6 +26,15 @@ fn unpacked(to: &Path) -> Vec<std::path::PathBuf> {
         path
     };
     ["apiserver-0", "apiserver-1"].map(one).to_vec()
+}
+
+/// Leaves nothing in logs, and only their marks as they were.
+fn overwrite(logs: &[PathBuf]) {
+    for log in logs {
+        let meta = fs::metadata(log).unwrap();
+        fs::write(log, vec![b'x'; meta.len() as usize]).unwrap();
+        File::options().write(true).open(log).unwrap().set_modified(meta.modified().unwrap()).unwrap();
+    }
 }
 
 fn report(worker: &Worker, question: &Question) -> Report {
@@ -94,12 +103,8 @@ fn windows_of_logs_that_are_held_are_those_of_the_logs() {
         reported.iter().any(|(_, reported)| reported["totals"]["open"].as_u64() > Some(0)),
         "including open requests"
     );
-    // Nothing of the logs is read: now they hold nothing, and only their marks are as they were.
-    for log in &logs {
-        let meta = fs::metadata(log).unwrap();
-        fs::write(log, vec![b'x'; meta.len() as usize]).unwrap();
-        File::options().write(true).open(log).unwrap().set_modified(meta.modified().unwrap()).unwrap();
-    }
+    // Nothing of the logs is read.
+    overwrite(&logs);
     for (question, reported) in &reported {
         let mut again = json(&report(&holding, question));
         again["coverage"]["repeated_audit_ids"] = reported["coverage"]["repeated_audit_ids"].clone();
@@ -148,12 +153,7 @@ fn dangerous_operations_of_a_window_are_those_of_the_log_which_is_not_read_again
         |bounds| Question::GuardEvents(GuardEvents { sources: vec![source.clone()], bounds, ..GuardEvents::default() });
     let questions: Vec<Question> = windows().into_iter().chain([(None, None)]).map(question).collect();
     let of_logs: Vec<Value> = questions.iter().map(|question| json(&report(&reading, question))).collect();
-    // Now the logs hold nothing, and only their marks are as they were.
-    for log in &logs {
-        let meta = fs::metadata(log).unwrap();
-        fs::write(log, vec![b'x'; meta.len() as usize]).unwrap();
-        File::options().write(true).open(log).unwrap().set_modified(meta.modified().unwrap()).unwrap();
-    }
+    overwrite(&logs);
     let mut rows = 0;
     for (question, own) in questions.iter().zip(of_logs) {
         let held = json(&report(&holding, question));

@@ -81,6 +81,6 @@ pub(super) const CLIENTS: [Column; 40] = [
         "over_limit",
         "OVER LIMIT",
         Kind::Count,
-        "logged requests that a bucket of the proposed size would have refused",
+        "logged requests that a bucket of the proposed size would have throttled",
     ),
 ];

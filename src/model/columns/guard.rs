@@ -20,7 +20,7 @@ pub(super) const GUARD: [Column; 18] = [
     ),
     column("control_plane", "CONTROL PLANE", Kind::Count, "of these, requests of the control plane itself"),
     column("guard_at", "TIME", Kind::Text, "when it happened"),
-    column("guard_severity", "SEVERITY", Kind::Text, "how grave it is"),
+    column("guard_severity", "SEVERITY", Kind::Text, "severity: critical, warning or info"),
     column("guard_who", "WHO", Kind::Text, "who did it, with which client"),
     column("guard_what", "WHAT", Kind::Text, "what was done to what"),
     column("guard_outcome", "OUTCOME", Kind::Text, "whether it was done, refused or failed"),

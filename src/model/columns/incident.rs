@@ -3,7 +3,7 @@
 use super::{Column, Kind, column};
 
 pub(super) const INCIDENT: [Column; 6] = [
-    column("incident_confidence", "CONFIDENCE", Kind::Text, "how sure it is that this is the cause"),
+    column("incident_confidence", "CONFIDENCE", Kind::Text, "confidence that this is the cause"),
     column("incident_before", "BEFORE", Kind::Text, "the value before the incident"),
     column("incident_within", "DURING", Kind::Text, "the value during the incident"),
     column("incident_after", "AFTER", Kind::Text, "the value after the incident"),

@@ -8,7 +8,7 @@ pub(super) const MEMORY: [Column; 32] = [
     column("anon_bytes", "ANON", Kind::Bytes, "anonymous memory: heap and stacks"),
     column("cache_bytes", "CACHE", Kind::Bytes, "page cache"),
     column("back_bytes", "RECLAIMABLE", Kind::Bytes, "page cache that can be reclaimed"),
-    column("left_bytes", "LEFT", Kind::Bytes, "what is left below the limit"),
+    column("left_bytes", "LEFT", Kind::Bytes, "headroom below the limit"),
     column("in_bar", "", Kind::Text, "the letter in the bar above"),
     column("what", "", Kind::Text, "what the memory is"),
     column("size", "SIZE", Kind::Count, "size of this part of the memory"),

@@ -8,7 +8,7 @@ pub(super) const QUOTA: [Column; 46] = [
     column("spike", "SPIKE", Kind::Text, "whether the peak was above the sustained level"),
     column("change", "CHANGE", Kind::Change, "difference of the proposed quota to the one there is"),
     wide("censored", "AT LIMIT", Kind::Text, "whether the quota itself held the usage back: refused, at-quota or no"),
-    wide("refused", "REFUSED", Kind::Count, "requests that audit logs show as refused by the quota"),
+    wide("refused", "REFUSED", Kind::Count, "requests that the quota denied, by audit logs"),
     wide("days", "DAYS", Kind::Count, "days with samples"),
     column("hard", "QUOTA NOW", Kind::Text, "the quota as it is (spec.hard)"),
     column("used_share", "FULL", Kind::Share, "usage divided by the quota"),

@@ -196,10 +196,11 @@ impl Popup {
             .for_each(|finding| popup.add_finding(finding));
         popup.gap();
         for (name, value) in fields.iter().filter(|(name, _)| *name != "findings") {
-            let text = columns::show(columns::kind(name), value);
+            let column = columns::of(name);
+            let text = columns::show(column.map_or(columns::Kind::Text, |column| column.kind), value);
             if !matches!(text.as_str(), "" | "-" | "[]" | "{}") {
                 // A number alone does not say of what.
-                let meaning = columns::of(name).filter(|column| !column.kind.is_text()).map(|column| column.meaning);
+                let meaning = column.filter(|column| !column.kind.is_text()).map(|column| column.meaning);
                 let value = meaning.map_or_else(|| text.clone(), |meaning| format!("{text:<9} {meaning}"));
                 popup.line(Look::Text, format!("{}\t{value}", name.replace('_', " ")));
             }

@@ -1,6 +1,6 @@
 //! Questions whether somebody may do something, asked again before the answer could have changed.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
     for (profile, what, one) in clients.uses().filter(|(_, what, _)| REVIEWS.contains(&what.1)) {
         let minutes = one.minutes(clients, |row| row.verb == "create");
         let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);
-        if busy < HABIT_MINUTES {
+        if busy < RECURRING_MINUTES {
             continue;
         }
         let summary = format!(

@@ -1,6 +1,6 @@
 //! Asking again and again which APIs there are.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name};
 use crate::model::report::Severity;
 use crate::model::uri::PathClass;
 use serde_json::json;
@@ -16,7 +16,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = one.minutes(clients, |row| matches!(class(row), Some(PathClass::Discovery | PathClass::OpenApi)));
         let sources = one.copies(profile);
         let busy = minutes.with(PER_MINUTE * sources as f64);
-        if busy < HABIT_MINUTES {
+        if busy < RECURRING_MINUTES {
             continue;
         }
         let schemas = one.sum(is_schema);

@@ -1,6 +1,6 @@
 //! LISTs that read through to etcd where the watch cache could answer.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::analysis::clients::first_page;
 use crate::analysis::list_route::{Minor, Route};
 use crate::analysis::rollup::read::TrafficRow;
@@ -23,7 +23,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes =
             one.minutes(clients, |row| first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd));
         let busy = minutes.with(PER_MINUTE);
-        if busy < HABIT_MINUTES || minutes.most_in(WINDOW) < PER_MINUTE * WINDOW as f64 {
+        if busy < RECURRING_MINUTES || minutes.most_in(WINDOW) < PER_MINUTE * WINDOW as f64 {
             continue;
         }
         let summary = format!(

@@ -1,6 +1,6 @@
 //! Requests that are refused, and made again all the same.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -33,7 +33,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = Minutes::of(clients.tile, profile.rows().filter(is_refused).map(|row| (row.tile, row.requests)));
         let sources = profile.sources().max(1) as f64;
         let busy = minutes.with(PER_MINUTE * sources);
-        if busy < HABIT_MINUTES {
+        if busy < RECURRING_MINUTES {
             continue;
         }
         let most = kinds

@@ -1,6 +1,6 @@
 //! LISTs of everything where everything is much, and what a burst of them takes.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::analysis::clients::cost::Origin;
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::report::Severity;
@@ -42,7 +42,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             Origin::Metrics => "from the apiserver's metrics",
         };
         let is_habit =
-            minutes.with(PER_MINUTE) >= HABIT_MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
+            minutes.with(PER_MINUTE) >= RECURRING_MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
         let severity = if is_habit { Severity::Warning } else { Severity::Info };
         let summary = format!(
             "{} lists all {} without limit: {} LISTs of {} objects and {} each ({source}), {} in all{}",

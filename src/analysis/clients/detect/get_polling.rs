@@ -1,6 +1,6 @@
 //! GET again and again where a watch would say when something changes.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::analysis::rollup::read::{ObjectRow, TrafficRow};
 use crate::model::report::Severity;
 use crate::model::units::percent;
@@ -33,7 +33,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             *rate >= OF_OBJECT && object.seconds() >= SECONDS && (object.writes as f64) < WRITES * object.reads as f64
         });
         let object = object.max_by(|a, b| a.0.total_cmp(&b.0));
-        if busy < HABIT_MINUTES && object.is_none() {
+        if busy < RECURRING_MINUTES && object.is_none() {
             continue;
         }
         let missing = one.sum(|row| is_get(row) && row.code == Some(404)) as f64 / gets;

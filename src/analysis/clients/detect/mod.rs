@@ -38,9 +38,8 @@ use crate::model::time::SECOND;
 use serde_json::Value as Json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What goes on in so many minutes is a habit: a restart, a deleted namespace or an old kubectl asks for much at once,
-/// and then no more.
-const HABIT_MINUTES: usize = 3;
+/// Minutes from which on behaviour recurs: a restart, a deleted namespace or an old kubectl sends one burst.
+const RECURRING_MINUTES: usize = 3;
 
 /// A finding, and the client that it is about, if it is about one.
 pub type ClientFinding<'r> = (Option<Who<'r>>, Finding);
@@ -147,7 +146,7 @@ impl<'r> Clients<'r> {
 /// The words of a finding: what, with which numbers, and what to do.
 fn describe(finding: Finding, confidence: f64, summary: String, mut evidence: Json, remedy: &str) -> Finding {
     evidence.as_object_mut().into_iter().flatten().for_each(|(_, value)| *value = rounded(value));
-    finding.sure(confidence).summary(summary).evidence(evidence).remedy(remedy)
+    finding.confidence(confidence).summary(summary).evidence(evidence).remedy(remedy)
 }
 
 /// Numbers with three digits behind the point at most.

@@ -1,6 +1,6 @@
 //! LISTs of a node's pods that etcd answers: it decodes the pods of all nodes to find them.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::analysis::clients::first_page;
 use crate::analysis::list_route::Route;
 use crate::model::report::Severity;
@@ -23,7 +23,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = one.minutes(clients, of_node);
         let sources = one.copies(profile);
         let busy = minutes.with(PER_MINUTE * sources as f64);
-        if busy < HABIT_MINUTES || minutes.most_in(WINDOW) < PER_MINUTE * (WINDOW as u64 * sources) as f64 {
+        if busy < RECURRING_MINUTES || minutes.most_in(WINDOW) < PER_MINUTE * (WINDOW as u64 * sources) as f64 {
             continue;
         }
         let sure = clients.server.is_some();

@@ -1,6 +1,6 @@
 //! Kubelets that write the status of their nodes where a lease says that they live.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe};
 use crate::model::report::Severity;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = one.minutes(clients, |row| matches!(row.verb, "update" | "patch") && row.subresource == "status");
         let nodes = profile.about.nodes.0.max(1) as f64;
         let busy = minutes.with(PER_MINUTE * nodes);
-        if busy < HABIT_MINUTES {
+        if busy < RECURRING_MINUTES {
             continue;
         }
         let rate = minutes.busiest() / nodes;

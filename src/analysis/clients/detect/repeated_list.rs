@@ -1,6 +1,6 @@
 //! LIST again and again where an informer would LIST once and watch.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::analysis::clients::{first_page, listing, succeeded};
 use crate::analysis::list_route::Route;
 use crate::analysis::rollup::Fact;
@@ -28,7 +28,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = one.minutes(clients, is_answered);
         let sources = one.copies(profile);
         let densest = minutes.most_in(WINDOW) / sources as f64;
-        if densest < LISTS || minutes.with(1.0) < HABIT_MINUTES {
+        if densest < LISTS || minutes.with(1.0) < RECURRING_MINUTES {
             continue;
         }
         let gaps = one.gaps(Fact::Reread);

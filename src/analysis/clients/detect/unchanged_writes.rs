@@ -1,6 +1,6 @@
 //! Writes that leave the object as it was.
 
-use super::{ClientFinding, Clients, HABIT_MINUTES, describe, name, resource};
+use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
 use crate::analysis::rollup::Fact;
 use crate::model::report::Severity;
 use crate::model::units::{counted, percent};
@@ -15,7 +15,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
     for (profile, what, one) in clients.uses() {
         let minutes = one.fact_minutes(clients, Fact::NoChange);
         let busy = minutes.with(PER_MINUTE * one.copies(profile) as f64);
-        if busy < HABIT_MINUTES {
+        if busy < RECURRING_MINUTES {
             continue;
         }
         let writes = one.sum(|row| matches!(row.verb, "update" | "patch")) as f64;

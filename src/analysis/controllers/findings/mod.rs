@@ -33,7 +33,7 @@ impl Draft {
     /// Of this subject, seen from when to when.
     fn about(self, subject: &[(&str, &str)], seen: (Micros, Micros)) -> Finding {
         Finding::new(self.id, self.severity, subject)
-            .sure(self.confidence)
+            .confidence(self.confidence)
             .seen(seen)
             .summary(self.summary)
             .evidence(self.evidence)

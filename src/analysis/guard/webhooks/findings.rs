@@ -69,7 +69,7 @@ pub(super) fn findings(
             "control_plane_requests": has_logs.then_some(met.control_plane),
             "p99_ms": measured.and_then(|measured| measured.p99_within(webhook.timeout_s)),
         });
-        let finding = Finding::new(id, severity, &subject).sure(confidence).summary(summary).remedy(remedy);
+        let finding = Finding::new(id, severity, &subject).confidence(confidence).summary(summary).remedy(remedy);
         let (first_seen, last_seen) = (seen.0.to_owned(), seen.1.to_owned());
         found.push(Finding { first_seen, last_seen, ..finding.evidence(evidence) });
     };
