@@ -32,6 +32,7 @@ fn free_ports() -> Value {
 }
 
 const NO_RECEIVERS: &str = "the receivers did not start; run .ci/setup first (aiosmtpd in target/venv)";
+const NO_ALERTMANAGER: &str = "Alertmanager does not answer";
 
 /// How often other ports are tried.
 const TRIES: usize = 5;
@@ -57,13 +58,15 @@ impl AlertLab {
         write(folder.path(), "alertmanager.yml", "route: { receiver: none }\nreceivers: [{ name: none }]\n");
         write(folder.path(), "hook-key", KEY);
         let mut lab = Self { folder, ports: Value::Null, receivers: None, alertmanager: None };
+        // A port that was free may be another test's by now.
         let is_up = (0..TRIES).any(|_| {
+            lab.stop_receivers();
+            lab.stop_alertmanager();
             lab.ports = free_ports();
-            lab.are_receivers_up()
+            lab.are_receivers_up() && lab.is_alertmanager_up()
         });
-        assert!(is_up, "{NO_RECEIVERS}");
+        assert!(is_up, "{NO_RECEIVERS}, or {NO_ALERTMANAGER}");
         write(lab.path(), "slack-url", format!("http://127.0.0.1:{}/chat\n", lab.ports["http"]));
-        lab.start_alertmanager();
         lab
     }
 
@@ -97,6 +100,11 @@ impl AlertLab {
 
     /// Starts Alertmanager again, where it was.
     pub(crate) fn start_alertmanager(&mut self) {
+        assert!(self.is_alertmanager_up(), "{NO_ALERTMANAGER}");
+    }
+
+    /// Starts Alertmanager; whether it answers, and did not end, as it does where another has its port.
+    fn is_alertmanager_up(&mut self) -> bool {
         let mut command = hermetic(Command::new("prometheus-alertmanager"), self.path());
         command.current_dir(self.path()).args([
             "--config.file=alertmanager.yml",
@@ -105,14 +113,16 @@ impl AlertLab {
         ]);
         command.arg(format!("--web.listen-address=127.0.0.1:{}", self.port("alertmanager")));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.alertmanager = Some(child.expect("there is no prometheus-alertmanager on PATH; run .ci/setup first"));
+        let mut child = child.expect("there is no prometheus-alertmanager on PATH; run .ci/setup first");
         let end = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(("127.0.0.1", self.port("alertmanager"))).is_err()
-            || self.alertmanager_ready().is_none()
-        {
-            assert!(Instant::now() < end, "Alertmanager does not answer");
+        let mut is_up = false;
+        while !is_up && Instant::now() < end && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(50));
+            is_up = TcpStream::connect(("127.0.0.1", self.port("alertmanager"))).is_ok()
+                && self.alertmanager_ready().is_some();
         }
+        self.alertmanager = Some(child);
+        is_up
     }
 
     fn alertmanager_ready(&self) -> Option<()> {
