@@ -161,8 +161,8 @@ fn how_they_were_treated(lab: &Lab) {
         assert_eq!(list["server"], lists[0]["server"], "lists are asked of one apiserver");
         starts.push(list["start"].as_f64().unwrap());
     }
-    // A request may be late at the server, but never later than the next is sent: of any run of them, all but one gap is known whatever the
-    // machine's speed.
+    // A request may be late at the server, but never later than the next is sent: of any run of them, all but one gap
+    // is known, whatever the machine's speed.
     for (first, from) in starts.iter().enumerate() {
         for (gaps, until) in starts[first..].iter().enumerate().skip(2) {
             assert!(until - from >= 0.01 * (gaps as f64 - 1.0) - 0.001, "100 a second at most: {starts:?}");
