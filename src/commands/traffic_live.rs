@@ -2,9 +2,9 @@
 
 use super::traffic_flags::{Args, interval_for};
 use super::traffic_metrics::{query, report};
+use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::{Facts, Folded};
 use crate::analysis::metrics::report::Read;
-use crate::analysis::metrics::{Fold, Retention};
 use crate::cli::repeat::{print_again, stop_signal};
 use crate::cli::{Context, Error, FailOn};
 use crate::inputs::pages::Folding;
@@ -136,7 +136,7 @@ impl<'a> Live<'a> {
         }
         let mut bytes = Vec::new();
         for (instance, page) in pages {
-            let fold = self.folds.entry(instance).or_insert_with(|| Folding(Fold::new(kept)));
+            let fold = self.folds.entry(instance).or_insert_with(|| Folding::new(kept));
             let mut read = PagesRead::default();
             read_page(page, &mut bytes, fold, &mut read, &());
             for input in read.inputs {
@@ -170,7 +170,7 @@ impl<'a> Live<'a> {
 
     fn facts(&self) -> Facts {
         let folded: Vec<Folded<'_>> =
-            self.folds.iter().map(|(name, fold)| (self.cluster.as_str(), name.as_str(), &fold.0)).collect();
+            self.folds.iter().map(|(name, folding)| folding.folded(&self.cluster, name)).collect();
         Facts::new(&folded)
     }
 

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod found;
 pub mod groups;
 pub mod held;
+mod kept_pages;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod load;

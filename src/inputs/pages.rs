@@ -1,8 +1,9 @@
 //! From metrics pages to facts, for all commands that read them.
 
+use super::kept_pages::{KeptPages, Page};
 use super::logs;
 use crate::analysis::metrics::facts::{Facts, Folded};
-use crate::analysis::metrics::{Fold, Retention};
+use crate::analysis::metrics::{Fold, Retention, SeriesTable};
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
@@ -11,6 +12,9 @@ use crate::model::units::counted;
 use crate::sources::pages::{self, Clock, PageFolder, PageWorker, PagesRead};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+
+/// Bytes of pages that are kept to be folded again; of more they are read again.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 
 /// Messages about one kind of damage.
 const MESSAGES: usize = 5;
@@ -27,18 +31,34 @@ pub struct PagesReport {
 }
 
 /// The fold of analysis as a worker of the source's pass.
-pub struct Folding(pub Fold);
+#[derive(Debug)]
+pub struct Folding {
+    table: SeriesTable,
+    fold: Fold,
+}
+
+impl Folding {
+    /// A fold that keeps this.
+    pub fn new(kept: Retention) -> Self {
+        Self { table: SeriesTable::default(), fold: Fold::new(kept) }
+    }
+
+    /// What it came to, of a folder that is called `name`.
+    pub fn folded<'f>(&'f self, cluster: &'f str, name: &'f str) -> Folded<'f> {
+        Folded { cluster, name, table: &self.table, fold: &self.fold }
+    }
+}
 
 impl PageWorker for Folding {
     fn begin(&mut self, _: &str, _: Micros) {
-        self.0.begin();
+        self.table.begin();
     }
     #[inline]
     fn sample(&mut self, sample: &Sample<'_, '_>) {
-        self.0.sample(sample);
+        self.table.sample(sample);
     }
     fn end(&mut self, at: Micros) {
-        self.0.end(at);
+        self.fold.page(self.table.page(), &self.table, at);
     }
 }
 
@@ -57,6 +77,10 @@ pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<
 pub struct Memo {
     known: HashMap<Key, CachedPages>,
     waiting: Vec<(Key, Retention, Vec<PageFolder>)>,
+    /// By folder: the pages that were read for those that waited, to be folded again.
+    kept: BTreeMap<Name, (SeriesTable, KeptPages)>,
+    /// What reading all of these gave.
+    read: PagesRead,
 }
 
 /// What pages came to.
@@ -73,9 +97,6 @@ type Key = Vec<(Name, String, Vec<Page>)>;
 
 /// Cluster of a folder, and where it lies.
 type Name = (String, PathBuf);
-
-/// A page: its path, and when it was taken.
-type Page = (String, Micros);
 
 fn name(folder: &PageFolder) -> Name {
     let place = folder.pages.first().and_then(|page| Path::new(&page.source.path).parent()).unwrap_or(Path::new(""));
@@ -139,13 +160,15 @@ pub(crate) fn forget(context: &mut Context<'_>) {
     }
 }
 
-/// Reads the pages that somebody waits for, each of them once; whether there were any.
+/// Answers those who wait for pages, each of which is read once, and never again; whether there were any.
 pub(crate) fn answer(context: &mut Context<'_>) -> bool {
-    let waiting = context.shared.get_mut::<Memo>().map(|memo| std::mem::take(&mut memo.waiting)).unwrap_or_default();
+    let Some(memo) = context.shared.get_mut::<Memo>() else { return false };
+    let waiting = std::mem::take(&mut memo.waiting);
     if waiting.is_empty() {
         return false;
     }
-    let keys: Vec<(Key, Retention)> = waiting.iter().map(|(key, kept, _)| (key.clone(), *kept)).collect();
+    let (mut kept, mut read) = (std::mem::take(&mut memo.kept), std::mem::take(&mut memo.read));
+    let sets: Vec<(Key, Retention)> = waiting.iter().map(|(key, kept, _)| (key.clone(), *kept)).collect();
     // Each page once, in the folder in which it lies.
     let mut all: BTreeMap<Name, PageFolder> = BTreeMap::new();
     let mut met: HashSet<Page> = HashSet::new();
@@ -156,26 +179,57 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
         into.pages.extend(pages.into_iter().filter(|page| met.insert((page.source.path.clone(), page.at))));
         into.pages.sort_by(|a, b| (a.at, &a.source.path).cmp(&(b.at, &b.source.path)));
     }
+    let undated: HashSet<String> = (all.values().flat_map(|folder| &folder.pages))
+        .filter(|page| page.clock == Clock::Modified)
+        .map(|page| page.source.path.clone())
+        .collect();
+    let mut folded: BTreeMap<Name, Vec<Fold>> = BTreeMap::new();
+    for (name, folder) in &all {
+        let Some((table, pages)) = kept.get(name) else { continue };
+        let known: HashSet<&Page> = pages.pages().collect();
+        if folder.pages.iter().all(|page| known.contains(&(page.source.path.clone(), page.at))) {
+            let own = own(&sets, name);
+            let mut folds: Vec<Fold> = sets.iter().map(|(_, kept)| Fold::new(*kept)).collect();
+            pages.replay(table, &mut folds, |set, page| own[set].contains(page));
+            folded.insert(name.clone(), folds);
+        }
+    }
+    all.retain(|name, _| !folded.contains_key(name));
     let each = || all.values().flat_map(|folder| &folder.pages);
-    let undated: HashSet<String> =
-        each().filter(|page| page.clock == Clock::Modified).map(|page| page.source.path.clone()).collect();
+    let paths: HashSet<String> = each().map(|page| page.source.path.clone()).collect();
     let progress = Progress::bytes(each().map(|page| page.source.size).sum(), context.settings.progress);
     let of: Vec<Name> = all.keys().cloned().collect();
-    let make = |folder: &PageFolder| {
-        let name = name(folder);
-        let own =
-            |key: &Key| key.iter().filter(|(other, ..)| *other == name).flat_map(|(.., pages)| pages.clone()).collect();
-        let sets = keys.iter().map(|(key, kept)| (own(key), Fold::new(*kept))).collect();
-        SideBySide { sets, begun: Vec::new() }
+    let most = MAX_KEPT_BYTES / of.len().max(1);
+    let make = |folder: &PageFolder| SideBySide {
+        table: SeriesTable::default(),
+        sets: own(&sets, &name(folder))
+            .into_iter()
+            .zip(&sets)
+            .map(|(own, (_, kept))| (own, Fold::new(*kept)))
+            .collect(),
+        page: Page::default(),
+        kept: KeptPages::default(),
+        most,
     };
-    let (workers, read) = pages::read(all.into_values().collect(), context.settings.threads, make, &progress);
+    let (workers, fresh) = pages::read(all.into_values().collect(), context.settings.threads, make, &progress);
     progress.finish();
-    for (number, (key, kept)) in keys.iter().enumerate() {
-        let fold = |name: &Name| of.iter().position(|other| other == name).map(|place| &workers[place].sets[number].1);
-        let folded: Vec<Folded<'_>> = key
-            .iter()
-            .filter_map(|(name, instance, _)| Some((name.0.as_str(), instance.as_str(), fold(name)?)))
-            .collect();
+    for (name, mut worker) in of.into_iter().zip(workers) {
+        worker.kept.close();
+        folded.insert(name.clone(), worker.sets.into_iter().map(|(_, fold)| fold).collect());
+        kept.insert(name, (worker.table, worker.kept));
+    }
+    read.inputs.retain(|input| !paths.contains(&input.path));
+    read.losses.retain(|loss| !paths.contains(&loss.path));
+    read.inputs.extend(fresh.inputs);
+    read.losses.extend(fresh.losses);
+    for (number, (key, retention)) in sets.into_iter().enumerate() {
+        let own = |(name, instance, _): &'_ (Name, String, Vec<Page>)| {
+            let (table, fold) = (&kept.get(name)?.0, folded.get(name)?.get(number)?);
+            Some((name.0.clone(), instance.clone(), table, fold))
+        };
+        let own: Vec<_> = key.iter().filter_map(own).collect();
+        let folded: Vec<Folded<'_>> =
+            own.iter().map(|(cluster, name, table, fold)| Folded { cluster, name, table, fold }).collect();
         let facts = Facts::new(&folded);
         let pages = || key.iter().flat_map(|(.., pages)| pages).map(|(path, _)| path.as_str());
         let places: HashMap<&str, usize> = pages().zip(0..).collect();
@@ -186,31 +240,48 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
         let losses = read.losses.iter().filter(|loss| places.contains_key(loss.path.as_str())).cloned().collect();
         let report = PagesReport { inputs, losses, undated: pages().filter(|path| undated.contains(*path)).count() };
         if let Some(memo) = context.shared.get_mut::<Memo>() {
-            memo.known.insert(key.clone(), CachedPages { kept: *kept, outcome: (facts, report), is_passing: true });
+            memo.known.insert(key, CachedPages { kept: retention, outcome: (facts, report), is_passing: true });
         }
+    }
+    if let Some(memo) = context.shared.get_mut::<Memo>() {
+        (memo.kept, memo.read) = (kept, read);
     }
     true
 }
 
+/// Of each set of pages, those that lie in a folder.
+fn own(sets: &[(Key, Retention)], name: &Name) -> Vec<HashSet<Page>> {
+    let own = |(key, _): &(Key, Retention)| {
+        key.iter().filter(|(other, ..)| other == name).flat_map(|(.., pages)| pages.clone()).collect()
+    };
+    sets.iter().map(own).collect()
+}
+
 /// Folds of several sets of pages, each of which takes those of its own.
 struct SideBySide {
+    table: SeriesTable,
     sets: Vec<(HashSet<Page>, Fold)>,
-    /// Those that take the page that is read.
-    begun: Vec<usize>,
+    /// The page that is read.
+    page: Page,
+    kept: KeptPages,
+    /// Bytes that may be kept.
+    most: usize,
 }
 
 impl PageWorker for SideBySide {
     fn begin(&mut self, path: &str, at: Micros) {
-        let page = (path.to_owned(), at);
-        self.begun = (0..self.sets.len()).filter(|number| self.sets[*number].0.contains(&page)).collect();
-        self.begun.iter().for_each(|number| self.sets[*number].1.begin());
+        self.page = (path.to_owned(), at);
+        self.table.begin();
     }
     #[inline]
     fn sample(&mut self, sample: &Sample<'_, '_>) {
-        self.begun.iter().for_each(|number| self.sets[*number].1.sample(sample));
+        self.table.sample(sample);
     }
     fn end(&mut self, at: Micros) {
-        self.begun.iter().for_each(|number| self.sets[*number].1.end(at));
+        for (_, fold) in self.sets.iter_mut().filter(|(pages, _)| pages.contains(&self.page)) {
+            fold.page(self.table.page(), &self.table, at);
+        }
+        self.kept.keep(std::mem::take(&mut self.page), at, &self.table, self.most);
     }
 }
 
@@ -227,9 +298,9 @@ fn fresh(folders: Vec<PageFolder>, kept: Retention, context: &Context<'_>) -> (F
 fn fold(folders: Vec<PageFolder>, kept: Retention, threads: usize, progress: &Progress) -> (Facts, PagesRead) {
     let names: Vec<(String, String)> =
         folders.iter().map(|folder| (folder.cluster.clone(), folder.instance.clone())).collect();
-    let (folds, read) = pages::read(folders, threads, |_| Folding(Fold::new(kept)), progress);
+    let (folds, read) = pages::read(folders, threads, |_| Folding::new(kept), progress);
     let folded: Vec<Folded<'_>> =
-        names.iter().zip(&folds).map(|((cluster, name), fold)| (cluster.as_str(), name.as_str(), &fold.0)).collect();
+        names.iter().zip(&folds).map(|((cluster, name), folding)| folding.folded(cluster, name)).collect();
     (Facts::new(&folded), read)
 }
 

@@ -4,6 +4,7 @@
 use super::catalogue::{Metric, Part};
 use super::fold::{Fold, Process, START_SLACK};
 use super::names::verb_of;
+use super::series::{Retention, SeriesTable};
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND};
 use std::borrow::Cow;
@@ -126,8 +127,27 @@ pub struct Facts {
     pub dropped_samples: u64,
 }
 
-/// A folder's cluster and name, and what was made of its pages.
-pub type Folded<'f> = (&'f str, &'f str, &'f Fold);
+/// What was made of a folder's pages.
+#[derive(Debug, Clone, Copy)]
+pub struct Folded<'f> {
+    /// The cluster, if known.
+    pub cluster: &'f str,
+    /// What the folder is called.
+    pub name: &'f str,
+    /// The series of the folder.
+    pub table: &'f SeriesTable,
+    /// The pages.
+    pub fold: &'f Fold,
+}
+
+impl Folded<'_> {
+    /// Whether pages of an apiserver were among them.
+    fn is_apiserver(&self) -> bool {
+        let counts = |process: &Process, n: usize| process.values.get(n).is_some_and(|value| !value.is_nan());
+        let is_met = |n: usize| self.fold.processes.iter().any(|process| counts(process, n));
+        self.table.series.iter().zip(0..).any(|(series, n)| series.entry.metric == Metric::Requests && is_met(n))
+    }
+}
 
 impl Facts {
     /// Puts folders together.
@@ -138,17 +158,18 @@ impl Facts {
         let mut aged: Vec<(Metric, u8, Fact)> = Vec::new();
         // Of apiservers, and of all else: whether no folder has more than one page of an instance.
         let mut single = [true; 2];
-        for (_, _, fold) in folders {
-            single[usize::from(fold.is_apiserver())] &=
-                fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
+        for folded in folders {
+            single[usize::from(folded.is_apiserver())] &=
+                folded.fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
         }
-        for &(cluster, name, fold) in folders {
+        for folded in folders {
+            let Folded { cluster, name, table, fold } = *folded;
             facts.unknown_pages += fold.unknown;
             facts.left_out_pages += fold.left_out;
             facts.dropped_samples += fold.dropped;
-            for (instance, processes) in instances(cluster, name, fold, single[usize::from(fold.is_apiserver())]) {
+            for (instance, processes) in instances(cluster, name, fold, single[usize::from(folded.is_apiserver())]) {
                 let number = facts.instances.len();
-                for (metric, age, fact) in facts.of_instance(fold, number, &instance, &processes) {
+                for (metric, age, fact) in facts.of_instance((table, fold.kept), number, &instance, &processes) {
                     let newest = ages.entry((metric, number)).or_insert(age);
                     *newest = age.min(*newest);
                     aged.push((metric, age, fact));
@@ -168,13 +189,13 @@ impl Facts {
     /// The facts of one instance's processes.
     fn of_instance(
         &mut self,
-        fold: &Fold,
+        (table, kept): (&SeriesTable, Retention),
         number: usize,
         instance: &Instance,
         processes: &[&Process],
     ) -> Vec<(Metric, u8, Fact)> {
         let mut found = Vec::new();
-        for (n, series) in fold.series.iter().enumerate() {
+        for (n, series) in table.series.iter().enumerate() {
             let mut fact: Option<Fact> = None;
             let (mut course, mut levels) = (Vec::new(), Vec::new());
             let mut offset = 0;
@@ -189,7 +210,7 @@ impl Facts {
                         labels: series
                             .labels
                             .iter()
-                            .map(|label| self.symbols.intern(fold.symbols.get(*label)))
+                            .map(|label| self.symbols.intern(table.symbols.get(*label)))
                             .collect(),
                         bound: series.bound,
                         increase: 0.0,
@@ -203,7 +224,7 @@ impl Facts {
                         if instance.since_start && series.is_counter() { value } else { process.increases[n] };
                     let before = process.baseline.get(&(n as u32)).copied().filter(|_| has_gap).unwrap_or(0.0);
                     fact.increase += (increase + before) * scale;
-                    if before > 0.0 && series.is_timed(fold.kept) {
+                    if before > 0.0 && series.is_timed(kept) {
                         course.push((offset - 1, before));
                     }
                     if is_last && process.seen[n] == process.pages {

@@ -1,99 +1,16 @@
 //! Pages of one folder, in order of time, to what each process did: increases of counters, last values of gauges.
 //! (Rules: docs/metrics.md, sections 1 and 2.)
 
-use super::catalogue::{Catalogue, Entry, Metric, Part, Shape, label_names};
-use super::names;
-use crate::model::sample::Sample;
-use crate::model::symbols::{Symbol, Symbols};
+use super::catalogue::Metric;
+use super::series::{PageValues, Retention, Series, SeriesTable};
 use crate::model::time::Micros;
 use hashbrown::HashMap;
-use hashbrown::hash_table::HashTable;
-use std::sync::LazyLock;
-use xxhash_rust::xxh3::xxh3_64;
-
-static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::default);
-
-/// A series that is not known.
-const IGNORED: u32 = u32::MAX;
 
 /// Differences between pages are kept for at most so many; beyond, two that follow one another become one.
 const MAX_INTERVALS: usize = 1024;
 
-/// Series of a folder that are distinguished; further ones are left out.
-const MAX_SERIES: usize = 1 << 21;
-
 /// Processes of a folder that are distinguished; pages of further ones are left out.
 const MAX_PROCESSES: usize = 256;
-
-/// What of pages is kept: what nobody asks for would only take memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Retention {
-    /// What apiservers and etcd count, and the course of requests in time.
-    #[default]
-    Requests,
-    /// The same with the course of latencies.
-    Latencies,
-    /// What controllers and schedulers count, too.
-    Controllers,
-    /// All of these, with the course of what an incident shows in: requests in flight, seats, memory, the size of
-    /// etcd's database, compactions.
-    Incident,
-}
-
-/// A series that is known.
-#[derive(Debug, Clone)]
-pub(super) struct Series {
-    pub(super) entry: &'static Entry,
-    pub(super) part: Part,
-    /// The values of the entry's labels.
-    pub(super) labels: Box<[Symbol]>,
-    /// Of a bucket: its upper bound.
-    pub(super) bound: f64,
-}
-
-impl Series {
-    pub(super) fn is_counter(&self) -> bool {
-        self.entry.shape != Shape::Gauge
-    }
-
-    /// Whether its course in time is kept.
-    pub(super) fn is_timed(&self, kept: Retention) -> bool {
-        match self.entry.metric {
-            Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
-            Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts | Metric::ScheduleIncoming => true,
-            Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => {
-                matches!(self.part, Part::Sum | Part::Count)
-            }
-            Metric::Duration | Metric::FlowExecution => {
-                matches!(kept, Retention::Latencies | Retention::Incident) && self.part == Part::Bucket
-            }
-            Metric::EtcdRequests
-            | Metric::WebhookDuration
-            | Metric::FlowWait
-            | Metric::EtcdWalFsync
-            | Metric::EtcdCommit => kept == Retention::Incident && matches!(self.part, Part::Sum | Part::Count),
-            Metric::WebhookRejections | Metric::WebhookFailOpen | Metric::EtcdLeaderChanges => {
-                kept == Retention::Incident
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether the values of a gauge are kept, page by page.
-    pub(super) fn is_followed(&self, kept: Retention) -> bool {
-        match self.entry.metric {
-            Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus => true,
-            Metric::Inflight
-            | Metric::FlowSeats
-            | Metric::FlowQueued
-            | Metric::ProcessResident
-            | Metric::EtcdDbSize
-            | Metric::EtcdHasLeader
-            | Metric::EtcdCompacted => kept == Retention::Incident,
-            _ => false,
-        }
-    }
-}
 
 /// The counters that distinguish processes; they never fall while a process lives.
 const MARKS: [Metric; 4] = [Metric::ProcessCpu, Metric::Mallocs, Metric::AllocatedBytes, Metric::NetworkReceived];
@@ -136,9 +53,6 @@ pub(super) struct Process {
 #[derive(Debug, Default)]
 pub struct Fold {
     pub(super) kept: Retention,
-    pub(super) symbols: Symbols,
-    pub(super) series: Vec<Series>,
-    index: HashTable<(u64, u32)>,
     page: Vec<(u32, f64)>,
     at: Micros,
     pub(super) first: Option<Micros>,
@@ -147,7 +61,7 @@ pub struct Fold {
     pub(super) unknown: u64,
     /// Pages of processes beyond the limit.
     pub(super) left_out: u64,
-    /// Series beyond the limit.
+    /// Samples of series beyond the limit.
     pub(super) dropped: u64,
 }
 
@@ -157,74 +71,17 @@ impl Fold {
         Self { kept, ..Self::default() }
     }
 
-    /// Begins a page.
-    pub fn begin(&mut self) {
+    /// Takes a page, which was taken `at`. Later pages may know more series.
+    pub fn page(&mut self, page: &PageValues, table: &SeriesTable, at: Micros) {
+        let (all, kept) = (&table.series, self.kept);
         self.page.clear();
-    }
-
-    /// Takes a sample of the page.
-    #[inline]
-    pub fn sample(&mut self, sample: &Sample<'_, '_>) {
-        let hash = xxh3_64(sample.series);
-        let series = match self.index.find(hash, |(other, _)| *other == hash) {
-            Some((_, series)) => *series,
-            None => self.add(hash, sample),
-        };
-        if series != IGNORED && !sample.value.is_nan() {
-            self.page.push((series, sample.value));
-        }
-    }
-
-    /// Adds a series that was not met before.
-    #[cold]
-    fn add(&mut self, hash: u64, sample: &Sample<'_, '_>) -> u32 {
-        if self.index.len() >= MAX_SERIES {
-            self.dropped += 1;
-            return IGNORED;
-        }
-        let number = match self.known(sample) {
-            Some(series) => {
-                self.series.push(series);
-                self.series.len() as u32 - 1
-            }
-            None => IGNORED,
-        };
-        self.index.insert_unique(hash, (hash, number), |(other, _)| *other);
-        number
-    }
-
-    fn known(&mut self, sample: &Sample<'_, '_>) -> Option<Series> {
-        let (entry, part) = CATALOGUE.find(&sample.name.decode())?;
-        if entry.metric.is_of_controllers() && !matches!(self.kept, Retention::Controllers | Retention::Incident) {
-            return None;
-        }
-        let value = |label: &str| {
-            label_names(label).find_map(|name| sample.label(name)).map(|value| value.decode()).unwrap_or_default()
-        };
-        let bound = match part {
-            Part::Bucket => value("le").parse::<f64>().ok().filter(|bound| !bound.is_nan())? * entry.scale,
-            _ => 0.0,
-        };
-        let found = label_names("resource").find_map(|name| Some((name, sample.label(name)?.decode())));
-        let (label, text) = found.unwrap_or_default();
-        let group = sample.label("group").map(|value| value.decode());
-        let (group, resource) = names::resource(label, &text, group.as_deref());
-        let labels = entry.labels.iter().map(|&label| match label {
-            "resource" => self.symbols.intern(&resource),
-            "group" => self.symbols.intern(&group),
-            _ => self.symbols.intern(&value(label)),
-        });
-        let labels = labels.collect();
-        Some(Series { entry, part, labels, bound })
-    }
-
-    /// Ends the page, which was taken `at`.
-    pub fn end(&mut self, at: Micros) {
+        self.page.extend(page.values.iter().filter(|(series, _)| all[*series as usize].is_kept(kept)));
+        self.dropped += page.dropped;
         self.at = at;
         let mut start = None;
         let mut marks = [f64::NAN; MARKS.len()];
         for &(series, value) in &self.page {
-            let metric = self.series[series as usize].entry.metric;
+            let metric = all[series as usize].entry.metric;
             if metric == Metric::ProcessStart {
                 start = Some(value);
             } else if let Some(mark) = MARKS.iter().position(|mark| *mark == metric) {
@@ -236,9 +93,9 @@ impl Fold {
             self.unknown += 1;
             return;
         }
-        let is_lease = |series: &u32| self.series[*series as usize].entry.metric == Metric::LeaderStatus;
-        let stands_for = self.page.iter().map(|(series, _)| *series).find(is_lease);
-        let at = match self.process(start, &marks, stands_for) {
+        let is_lease = |series: &u32| all[*series as usize].entry.metric == Metric::LeaderStatus;
+        let stands_for = self.page.iter().map(|(series, _)| *series).filter(is_lease).min();
+        let at = match self.process(all, start, &marks, stands_for) {
             Some(at) => at,
             None if self.processes.len() == MAX_PROCESSES => {
                 self.left_out += 1;
@@ -250,7 +107,7 @@ impl Fold {
                 self.processes.len() - 1
             }
         };
-        let (page, all, kept) = (&self.page, &self.series, self.kept);
+        let page = &self.page;
         if let Some(start) = start {
             self.processes[at].adopt(start, first, all, kept);
         }
@@ -260,26 +117,27 @@ impl Fold {
 
     /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is
     /// another's. (A process can begin single counters again.)
-    fn undercuts(&self, process: &Process) -> bool {
-        let counters = self.page.iter().filter(|(series, _)| self.series[*series as usize].is_counter());
+    fn undercuts(&self, all: &[Series], process: &Process) -> bool {
+        let counters = self.page.iter().filter(|(series, _)| all[*series as usize].is_counter());
         let before = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
-        let (mut fell, mut all) = (0, 0);
+        let (mut fell, mut known) = (0, 0);
         for &(series, value) in counters {
             let before = before(series);
-            all += usize::from(!before.is_nan());
+            known += usize::from(!before.is_nan());
             fell += usize::from(value < before);
         }
-        fell * 10 > all
-    }
-
-    /// Whether pages of an apiserver were among those folded.
-    pub(super) fn is_apiserver(&self) -> bool {
-        self.series.iter().any(|series| series.entry.metric == Metric::Requests)
+        fell * 10 > known
     }
 
     /// The process whose page this is: it has the same start, and its marks were not higher; the nearest if there are
     /// several.
-    fn process(&self, start: Option<f64>, marks: &[f64; MARKS.len()], stands_for: Option<u32>) -> Option<usize> {
+    fn process(
+        &self,
+        all: &[Series],
+        start: Option<f64>,
+        marks: &[f64; MARKS.len()],
+        stands_for: Option<u32>,
+    ) -> Option<usize> {
         let advance = |process: &Process| {
             if process.stands_for.zip(stands_for).is_some_and(|(a, b)| a != b) {
                 return None;
@@ -298,7 +156,7 @@ impl Fold {
                 sum += (now - before) / before.max(1.0);
             }
             let reported = start.is_some() || marks.iter().any(|mark| !mark.is_nan());
-            (away <= START_SLACK && (reported || !self.undercuts(process))).then_some((away, sum))
+            (away <= START_SLACK && (reported || !self.undercuts(all, process))).then_some((away, sum))
         };
         let candidates = self.processes.iter().enumerate().filter_map(|(at, process)| Some((at, advance(process)?)));
         // Of those that fit equally, the one that was seen last: the others have ended.

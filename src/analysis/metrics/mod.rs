@@ -10,7 +10,9 @@ mod names;
 pub mod quantile;
 pub mod report;
 pub mod scrape;
+mod series;
 pub mod tables;
 pub mod traffic;
 
-pub use fold::{Fold, Retention};
+pub use fold::Fold;
+pub use series::{PageValues, Retention, SeriesTable};

@@ -4,7 +4,7 @@ use crate::analysis::incident::answers::Answers;
 use crate::analysis::incident::charts;
 use crate::analysis::incident::pulse::LoadSeries;
 use crate::analysis::metrics::facts::{Facts, Folded};
-use crate::analysis::metrics::{Fold, Retention, traffic as metrics};
+use crate::analysis::metrics::{Retention, traffic as metrics};
 use crate::cli::{Context, Error};
 use crate::inputs::load::{Load, pulse_of_logs};
 use crate::inputs::pages::Folding;
@@ -83,7 +83,7 @@ impl Growing {
         let folding = self
             .pages
             .entry((cluster.to_owned(), instance.to_owned()))
-            .or_insert_with(|| Folding(Fold::new(Retention::Incident)));
+            .or_insert_with(|| Folding::new(Retention::Incident));
         let mut read = PagesRead::default();
         // What is wrong with a page is taken from the commands that read it.
         read_page(PageFile::read(instance.to_owned(), at, body), &mut Vec::new(), folding, &mut read, &());
@@ -104,11 +104,8 @@ impl Growing {
 
     /// What it comes to.
     pub(super) fn so_far(&self) -> SoFar {
-        let folded: Vec<Folded<'_>> = self
-            .pages
-            .iter()
-            .map(|((cluster, instance), fold)| (cluster.as_str(), instance.as_str(), &fold.0))
-            .collect();
+        let folded: Vec<Folded<'_>> =
+            self.pages.iter().map(|((cluster, instance), folding)| folding.folded(cluster, instance)).collect();
         let facts = Facts::new(&folded);
         let memory: Vec<(String, Vec<Sample>)> =
             self.memory.iter().map(|(name, samples)| (name.clone(), samples.clone())).collect();
