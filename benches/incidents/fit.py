@@ -43,6 +43,9 @@ FIXED = {
 MIN_EXAMPLES = 10
 # So many composed candidates weigh as much as one of a capture.
 CAPTURED = 4.0
+# A window in which nothing happened, and nobody asks for more, has no cause: of each kind so many examples of that.
+NOTHING = {"flat": 1.0}
+NOTHING_WEIGHT = 10.0
 BINS = 10
 REST = 0.2
 ROUNDS = 5
@@ -92,9 +95,9 @@ def fit_once(prior, candidates, weight_of):
             continue
         width = lambda name: 1e-3 if (kind, name) in FIXED else BIAS_SPREAD if name == "bias" else SPREAD
         spread = numpy.array([width(name) for name in names])
-        x = matrix(rows, names)
-        y = numpy.array([own["is_right"] for own in rows], dtype=float)
-        weight = numpy.array([weight_of[own["key"]] for own in rows])
+        x = matrix([*rows, {"features": NOTHING}], names)
+        y = numpy.array([*(own["is_right"] for own in rows), 0.0])
+        weight = numpy.array([*(weight_of[own["key"]] for own in rows), NOTHING_WEIGHT])
 
         def loss(w):
             odds = x @ w

@@ -26,6 +26,17 @@ fn incidents_are_found_and_explained_in_every_form() {
     }
 }
 
+/// What hardly any request shows: nodes without kubelets, objects that went with a namespace, a record that lies within
+/// the incident, a limit of memory.
+#[test]
+fn incidents_that_are_not_load_are_found_in_a_bundle() {
+    let faults = ["nodes-notready", "namespace-deletion", "list-storm-throughout", "memory-pressure"];
+    for row in scored(&faults, "bundle,loose") {
+        let all = |field: &str| row[field].as_array().unwrap().iter().all(|own| own == true);
+        assert!(all("found") && all("right") && row["false"].as_array().unwrap().is_empty(), "{row}");
+    }
+}
+
 #[test]
 fn much_that_is_harmless_is_no_alarm() {
     for row in scored(&["quiet-backup", "quiet-scale-up"], "loose,audit,metrics") {

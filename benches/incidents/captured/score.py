@@ -38,7 +38,7 @@ KINDS = {
     "memory-pressure": {"memory", "relist-storm"},
     "namespace-deletion": {"cascade-delete", "write-burst"},
     "alternating-writers": {"write-burst", "client-surge"},
-    "nodes-notready": {"write-burst", "load-surge"},
+    "nodes-notready": {"nodes-lost"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }
 # Where nobody is named, that requests of one kind rose is all that is seen.
@@ -78,6 +78,9 @@ def features(rows):
 
 def is_right(truth, cause, form):
     wanted = KINDS.get(truth["cause"], set())
+    # What a cgroup says is in the bundle alone; without it, who filled the memory is all that can be seen.
+    if truth["cause"] == "memory-pressure" and form != "bundle":
+        wanted = wanted | {"client-surge"}
     if form == "metrics":
         return cause["cause"] in wanted or cause["cause"] == "request-surge" and bool(wanted & UNNAMED)
     if cause["cause"] not in wanted:

@@ -179,6 +179,10 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             format!("{who} deleted objects, and controllers deleted what belonged to them")
         }
         "imbalance" => format!("{} received more of the requests than the others", named("one apiserver")),
+        "nodes-lost" => {
+            let nodes = counted(candidate.feature("nodes") as u64, "node");
+            format!("the kubelets of {nodes} did not answer, and the nodes were marked NotReady")
+        }
         "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
         other => other.to_owned(),
     }
@@ -270,6 +274,11 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "watchers") => format!("{} of the clients began watches", percent(value)),
         (_, "objects") => format!("{:.0} objects were deleted with it", value * 500.0),
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
+        ("nodes-lost", "late") => "the episode began before the nodes were lost".to_owned(),
+        ("nodes-lost", "impact") => "requests suffered too: kubelets may be cut off by the control plane".to_owned(),
+        ("nodes-lost", "marked") => {
+            format!("the node controller marked {:.0} nodes NotReady", candidate.feature("nodes"))
+        }
         (_, "late") => "it happened after the episode began".to_owned(),
         (_, "spent_queue") => {
             format!("slow requests spent {} of their time in priority-and-fairness queues", percent(value))
@@ -284,6 +293,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "killed") => "the kernel killed one of its processes because memory ran out (OOM)".to_owned(),
         (_, "no_audit") => "audit logs are missing: they might show another cause".to_owned(),
         (_, "no_metrics") => "metrics are missing: they might show another cause".to_owned(),
+        (_, "only_away") => "no request was slow or failed beyond that an apiserver was away".to_owned(),
         (_, "full") => "its memory was near the limit".to_owned(),
         _ => return None,
     })
@@ -367,6 +377,12 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
         )),
         "cascade-delete" => later.push("prevention: delete in steps, and do not grant deletecollection".to_owned()),
         "imbalance" => later.push(format!("spread connections evenly: plimsoll balance {sources}")),
+        "nodes-lost" => {
+            now.push("see what these nodes share (zone, network, image): kubectl get nodes -o wide".to_owned());
+            later.push(format!(
+                "see what their pods' eviction asks of the control plane: plimsoll guard events {sources}"
+            ));
+        }
         "memory" => {
             now.push(format!("find what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}"))
         }

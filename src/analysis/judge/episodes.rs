@@ -2,7 +2,7 @@
 
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
-use super::vitals::Vitals;
+use super::vitals::{Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -18,6 +18,8 @@ const COVERED: f64 = 0.15;
 const SETTLES: Micros = 30 * SECOND;
 /// An apiserver that is started again and again waits for up to five minutes between two tries, in µs.
 const CRASH_LOOP: Micros = 300 * SECOND;
+/// The only apiserver was gone for so long at least, or it restarted and hardly anybody waited, in µs.
+const MIN_GONE: Micros = 8 * SECOND;
 /// A load that begins so long before its impact may be its cause, in µs.
 const LEADS: Micros = 60 * SECOND;
 /// What overlaps by this part of the shorter one belongs together.
@@ -125,26 +127,47 @@ fn within_one_load(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
     pieces
 }
 
-/// Restarts, as pages show them.
-fn restarts(vitals: &Vitals) -> Vec<Deviation> {
-    let apiservers = vitals.starts.iter().filter(|start| start.component == Component::Apiserver);
-    let of = |at: Micros| Deviation {
-        signal: Signal::Restart,
-        source: Source::Metrics,
-        span: (at - SETTLES / 2, at + SETTLES / 2),
-        slack: SETTLES / 2,
-        level: 1.0,
-        baseline: 0.0,
-        weight: 1.0,
-    };
-    apiservers.map(|start| of(start.at)).collect()
+/// Restarts, as pages show them, and how long no page was to be had before; `pause` lies between two pages.
+fn restarts(vitals: &Vitals, pause: Micros, is_alone: bool) -> Vec<Deviation> {
+    let mut all = Vec::new();
+    for start in vitals.starts.iter().filter(|start| start.component == Component::Apiserver) {
+        let deviation = |signal: Signal, span: Span| Deviation {
+            signal,
+            source: Source::Metrics,
+            span,
+            slack: SETTLES / 2,
+            level: 1.0,
+            baseline: 0.0,
+            weight: 1.0,
+        };
+        let own = vitals.of(Vital::Unreachable).filter(|course| course.instance == start.instance);
+        let mut gaps = own.flat_map(|course| &course.points).map(|point| point.span);
+        let gone = gaps.find(|gap| (gap.0..=gap.1).contains(&start.at));
+        // It ended somewhere between the last page and when the next should have come.
+        let from = gone.map(|gap| gap.0 - pause / 2);
+        let span = (from.unwrap_or(start.at).min(start.at - SETTLES / 2), start.at + SETTLES / 2);
+        all.push(deviation(Signal::Restart, span));
+        if let Some(from) = from.filter(|from| is_alone && start.at - from >= MIN_GONE) {
+            all.push(deviation(Signal::Silence, (from, start.at)));
+        }
+    }
+    all
 }
 
 /// Episodes, in order of time.
 pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Option<&Vitals>) -> Vec<Draft> {
-    let (felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
+    let (mut felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
+    let (slower, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal == Signal::Slower);
     let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
-    away.extend(vitals.into_iter().flat_map(restarts));
+    let is_alone = series.iter().all(|own| own.by_instance.len() < 2);
+    let pages = series.iter().find(|own| own.source == Source::Metrics);
+    let pause = pages.map_or(0, |own| own.grid.tile);
+    let (stops, new) = vitals
+        .map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone))
+        .into_iter()
+        .partition::<Vec<_>, _>(|own| own.signal.is_felt());
+    felt.extend(stops);
+    away.extend(new);
     let mut drafts: Vec<Draft> = Vec::new();
     for (span, members) in within_one_load(agglomerated(groups(felt, PAUSE)), &loads) {
         drafts.push(Draft { span, slack: 0, state: State::Ended, grade: Grade::Incident, deviations: members });
@@ -162,7 +185,6 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     }
     drafts.sort_by_key(|draft| draft.span);
     // A restart may join what lay apart, and so do restarts that follow one another.
-    let is_alone = series.iter().all(|own| own.by_instance.len() < 2);
     let mut joined: Vec<Draft> = Vec::new();
     for draft in drafts {
         match joined.last_mut() {
@@ -183,6 +205,22 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
         settle(draft, series);
     }
     joined.retain(is_one);
+    // What is known to be slower while something else deviates is a part of that.
+    for own in slower
+        .into_iter()
+        .filter(|own| joined.iter().all(|draft| overlap(draft.span, own.span) == 0))
+        .collect::<Vec<_>>()
+    {
+        let mut draft = Draft {
+            span: own.span,
+            slack: own.slack,
+            state: State::Ended,
+            grade: Grade::Degraded,
+            deviations: vec![own],
+        };
+        settle(&mut draft, series);
+        joined.push(draft);
+    }
     joined.sort_by_key(|draft| draft.span);
     joined
 }
@@ -270,17 +308,18 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
         _ => false,
     };
     let is_felt = |own: &Deviation| match own.signal {
+        Signal::SlowThroughout => true,
         Signal::Slow(None) => own.level >= FELT && own.weight >= MIN_BAD,
         Signal::Slow(Some(_)) | Signal::FailedWrites => own.level >= FELT_OF_CLASS && own.weight >= MIN_BAD,
         Signal::Errors | Signal::Throttled => own.level >= FELT && own.weight >= MIN_BAD,
         _ => false,
     };
-    let is_away = |own: &Deviation| matches!(own.signal, Signal::Away(_) | Signal::Restart);
+    let is_away = |own: &Deviation| matches!(own.signal, Signal::Away(_) | Signal::Restart | Signal::NodesLost);
     draft.grade = if draft.deviations.iter().any(is_outage) {
         Grade::Outage
     } else if draft.deviations.iter().any(is_felt) {
         Grade::Incident
-    } else if draft.deviations.iter().any(|own| is_away(own) || own.signal.is_felt()) {
+    } else if draft.deviations.iter().any(|own| is_away(own) || own.signal.is_felt() || own.signal == Signal::Slower) {
         Grade::Degraded
     } else {
         Grade::Surge
@@ -289,7 +328,7 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
 
 /// Whether the whole load has grown, and not a caller's alone.
 fn is_whole(own: &Deviation) -> bool {
-    matches!(own.signal, Signal::Requests | Signal::Work | Signal::Lists | Signal::Writes)
+    matches!(own.signal, Signal::Requests | Signal::Work | Signal::Lists | Signal::Writes | Signal::Cascade)
         && own.level >= SURGE_TIMES * own.baseline
 }
 
@@ -298,7 +337,10 @@ fn is_one(draft: &Draft) -> bool {
     if draft.grade != Grade::Surge {
         return true;
     }
-    draft.span.1 - draft.span.0 >= MIN_SURGE && draft.deviations.iter().any(is_whole)
+    // A deletion is worth a word however soon it is over.
+    let is_long = draft.span.1 - draft.span.0 >= MIN_SURGE;
+    let is_cascade = draft.deviations.iter().any(|own| own.signal == Signal::Cascade);
+    (is_long || is_cascade) && draft.deviations.iter().any(is_whole)
 }
 
 /// Leaves out what comes again and again: bursts of load, and what requests suffer in each of them.

@@ -1,17 +1,22 @@
 //! The judge: episodes, their grades, times and causes. (How: docs/judge.md.)
 //!
 //! [`Requests`] is what it reads, whatever that was counted from; [`RequestSeries`] is load and its consequences by
-//! interval; [`signals`] are what deviates from its baseline, and episodes what signals come to.
+//! interval; [`signals`] are what deviates from its baseline (`deviations`), and episodes what signals come to.
 
 pub mod candidates;
+mod cascades;
+pub mod deviations;
 pub mod episodes;
 pub mod excursions;
+mod node_signs;
+mod nodes;
 pub mod paged;
 pub mod profile;
 pub mod requests;
 pub mod rolled;
 pub mod series;
 pub mod signals;
+mod slower;
 mod verdict;
 pub mod vitals;
 pub mod weights;

@@ -4,15 +4,16 @@
 //! What is slow depends on the kind of request: a LIST of all pods takes longer than a GET. Each kind is therefore
 //! compared with itself in quiet intervals, those in which requests were not slower than usual.
 
+use super::node_signs::{NodeSigns, Sign};
 use super::requests::{Class, Grid, Kind, Requests, Row, is_control_plane};
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 
 /// Of the intervals, sorted by how much slower requests are than usual, this part counts as quiet. A longer episode
 /// than the rest of it would become the baseline.
-const QUIET_SHARE: f64 = 0.35;
+const QUIET_SHARE: f64 = 0.25;
 /// What an interval's mean latency is compared with: this quantile of all intervals' means.
-const TYPICAL: f64 = 0.3;
+const TYPICAL: f64 = 0.2;
 /// Latencies below this differ by chance; s.
 const NOISE_S: f64 = 0.004;
 /// Kubernetes' objective for requests of one object is 1 s; people notice a tenth of it when it doubles. s.
@@ -21,6 +22,10 @@ const SLOWER_BY_S: f64 = 0.1;
 const SLOWER_TIMES: f64 = 2.0;
 /// Fewer requests of a kind have no 99th percentile of their own.
 const MIN_TIMED: f64 = 50.0;
+
+/// 99 in 100 requests take no longer wherever a control plane is well: a tenth of Kubernetes' objectives for the 99th
+/// percentile of requests of one object, and of LISTs (SLIs and SLOs of SIG Scalability); s. In the order of [`place`].
+const LONG_S: [f32; 3] = [0.1, 3.0, 0.1];
 
 /// Buckets of latency: quarter powers of two from 0.1 ms on.
 const BUCKETS: usize = 88;
@@ -139,6 +144,8 @@ pub struct ClassImpact {
     pub timed: f64,
     /// Of these, slow ones for their kind.
     pub slow: f64,
+    /// Of these, what takes long wherever it is asked for.
+    pub long: f64,
     pub requests: f64,
     /// Of these, code 0 or ≥ 500.
     pub errors: f64,
@@ -161,6 +168,8 @@ pub struct Tile {
     pub drag: f64,
     /// Latencies of all but long-running requests.
     pub latency: Latencies,
+    /// What they say of nodes.
+    pub nodes: NodeSigns,
 }
 
 impl Tile {
@@ -169,6 +178,7 @@ impl Tile {
         self.felt.iter().fold(ClassImpact::default(), |sum, own| ClassImpact {
             timed: sum.timed + own.timed,
             slow: sum.slow + own.slow,
+            long: sum.long + own.long,
             requests: sum.requests + own.requests,
             errors: sum.errors + own.errors,
             throttled: sum.throttled + own.throttled,
@@ -209,6 +219,25 @@ pub struct RequestSeries {
     pub classes: Vec<Class>,
     /// Which kinds ask for no resource.
     is_probe: Vec<bool>,
+}
+
+/// What requests say of nodes, by kind and caller.
+struct Signs {
+    callers: usize,
+    all: Vec<Option<Sign>>,
+}
+
+impl Signs {
+    fn new(requests: &dyn Requests) -> Self {
+        let callers = requests.callers();
+        let kinds = requests.kinds().iter();
+        let all = kinds.flat_map(|kind| callers.iter().map(|caller| Sign::of(kind, caller))).collect();
+        Self { callers: callers.len(), all }
+    }
+
+    fn of(&self, row: &Row<'_>) -> Option<Sign> {
+        self.all[row.kind * self.callers + row.caller]
+    }
 }
 
 /// Requests and seconds of a kind by interval.
@@ -252,8 +281,14 @@ impl RequestSeries {
             classes,
             is_probe: kinds.iter().map(|[_, _, resource, _]| resource.is_empty()).collect(),
         };
+        let signs = Signs::new(requests);
         let mut means: Vec<Means> = vec![Means::default(); kinds.len()];
-        requests.each(&mut |row| series.count(&row, &mut means));
+        requests.each(&mut |row| {
+            series.count(&row, &mut means);
+            if let Some(sign) = signs.of(&row) {
+                series.tiles[row.tile].nodes.add(sign, row.requests - row.errors - row.throttled);
+            }
+        });
         series.slow_down(&means);
         series.thresholds = series.thresholds(requests, kinds);
         requests.each(&mut |row| series.judge(&row));
@@ -350,9 +385,11 @@ impl RequestSeries {
     fn judge(&mut self, row: &Row<'_>) {
         let Some(place) = place(self.classes[row.kind]) else { return };
         let threshold = self.thresholds[row.kind] as f32;
-        let slow: f32 = row.latency.iter().filter(|own| own.0 > threshold).map(|own| own.1).sum();
+        let above = |bound: f32| row.latency.iter().filter(|own| own.0 > bound).map(|own| own.1).sum::<f32>();
+        let (slow, long) = (above(threshold), above(LONG_S[place]));
         let tile = &mut self.tiles[row.tile];
         tile.felt[place].slow += f64::from(slow);
+        tile.felt[place].long += f64::from(long);
         tile.work += (row.requests - row.throttled).max(0.0) * self.prices[row.kind];
     }
 

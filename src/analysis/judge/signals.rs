@@ -1,54 +1,19 @@
-//! What deviates from its baseline, and when: the signals that episodes are made of.
+//! Signals, and what is known of one that deviates from its baseline.
 
-use super::excursions::{Baseline, baseline, excursions, maximal};
-use super::series::{ClassImpact, RequestSeries, Tile};
+use super::series::RequestSeries;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::ops::Range;
-
-/// Fewer intervals do not show what is usual.
-pub const MIN_INTERVALS: usize = 6;
-/// Kubernetes' objectives allow one request in a hundred to be slow; so many may fail or be throttled, too.
-const ALLOWED: f64 = 0.01;
-/// Fewer bad requests than this are chance.
-const MIN_BAD: f64 = 10.0;
-/// And in one interval fewer than this are.
-const MIN_BAD_ONCE: f64 = 2.0;
-/// A single interval is an impact only with this part of its requests.
-const MIN_SHARE_ONCE: f64 = 0.05;
-/// Over more intervals, this part.
-const MIN_SHARE: f64 = 0.012;
-/// An interval that is in an impact is in it with this part at least.
-const MIN_PART: f64 = 0.1;
-/// Impact that pauses for less than this goes on, in µs.
-const PAUSE: Micros = 20 * SECOND;
-/// What is bad all the time is this quantile of its parts over intervals: a longer episode than the rest would be
-/// usual.
-const USUAL: f64 = 0.35;
-/// Each part is that of so many intervals to both sides, too.
-const AROUND: usize = 3;
-/// What falls below this part of its baseline is silent.
-const SILENT: f64 = 0.15;
-/// And an apiserver below this part is away.
-const DEAD: f64 = 0.08;
-/// So many events are expected in an interval, else silence says nothing.
-const MIN_EXPECTED: f64 = 8.0;
-/// The load itself deviates from so many times its baseline on.
-const MIN_TIMES: f64 = 1.5;
-/// A caller matters if it adds this part of all requests, or of all work, to the baseline.
-const MIN_CALLER: f64 = 0.2;
-/// Load deviates by so many requests a second at least.
-const MIN_RATE: f64 = 1.0;
-/// Slow requests of one impact began this long before they ended at most, in µs.
-const MAX_AGE: Micros = 60 * SECOND;
-/// Shorter silences are pauses, s.
-const MIN_SILENCE_S: f64 = 8.0;
 
 /// What deviates.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Signal {
     /// Requests that are slow for their kind; of one class, or of all.
     Slow(Option<usize>),
+    /// A fifth of the requests takes long in all of the record, however long their kind usually takes.
+    SlowThroughout,
+    /// Requests are slower than usual, though users hardly notice.
+    Slower,
     /// Requests that fail with 5xx or without an answer.
     Errors,
     /// Writes that fail so.
@@ -63,11 +28,15 @@ pub enum Signal {
     Away(usize),
     /// An apiserver restarted.
     Restart,
+    /// Kubelets of many nodes at once do not answer.
+    NodesLost,
     Requests,
     Lists,
     Writes,
     /// Work asked for, at quiet prices.
     Work,
+    /// Objects that are deleted with what they belong to.
+    Cascade,
     /// Requests of one caller.
     Caller(usize),
 }
@@ -80,6 +49,8 @@ impl Signal {
             Self::Slow(Some(0)) => "slow_reads",
             Self::Slow(Some(1)) => "slow_lists",
             Self::Slow(Some(_)) => "slow_writes",
+            Self::SlowThroughout => "slow_throughout",
+            Self::Slower => "slower",
             Self::Errors => "errors",
             Self::FailedWrites => "failed_writes",
             Self::Throttled => "throttled",
@@ -87,10 +58,12 @@ impl Signal {
             Self::WritesStop => "writes_stop",
             Self::Away(_) => "apiserver_away",
             Self::Restart => "restart",
+            Self::NodesLost => "nodes_lost",
             Self::Requests => "requests",
             Self::Lists => "lists",
             Self::Writes => "writes",
             Self::Work => "work",
+            Self::Cascade => "cascade",
             Self::Caller(_) => "client",
         }
     }
@@ -99,13 +72,19 @@ impl Signal {
     pub fn is_felt(&self) -> bool {
         matches!(
             self,
-            Self::Slow(_) | Self::Errors | Self::FailedWrites | Self::Throttled | Self::Silence | Self::WritesStop
+            Self::Slow(_)
+                | Self::SlowThroughout
+                | Self::Errors
+                | Self::FailedWrites
+                | Self::Throttled
+                | Self::Silence
+                | Self::WritesStop
         )
     }
 
     /// Whether it is load that somebody asks for.
     pub fn is_load(&self) -> bool {
-        matches!(self, Self::Requests | Self::Lists | Self::Writes | Self::Work | Self::Caller(_))
+        matches!(self, Self::Requests | Self::Lists | Self::Writes | Self::Work | Self::Cascade | Self::Caller(_))
     }
 }
 
@@ -128,199 +107,9 @@ pub struct Deviation {
     pub weight: f64,
 }
 
-/// All deviations in a series.
-pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
-    let mut all = Vec::new();
-    if series.tiles.len() < MIN_INTERVALS {
-        return all;
-    }
-    for (signal, bad) in [
-        (Signal::Slow(None), (|own: &ClassImpact| (own.slow, own.timed)) as fn(&ClassImpact) -> (f64, f64)),
-        (Signal::Errors, |own: &ClassImpact| (own.errors, own.requests)),
-        (Signal::Throttled, |own: &ClassImpact| (own.throttled, own.requests)),
-    ] {
-        let found = impacts(series, |tile| bad(&tile.all()));
-        all.extend(found.into_iter().map(|own| own.deviation(series, signal.clone())));
-    }
-    // A failing webhook fails writes, of which there may be few among all requests.
-    let failed = impacts(series, |tile| (tile.felt[2].errors, tile.felt[2].requests));
-    all.extend(failed.into_iter().map(|own| own.deviation(series, Signal::FailedWrites)));
-    // A slow store or webhook is slow for writes, of which there may be few among all requests.
-    for class in 0..3 {
-        let found = impacts(series, |tile| {
-            let own = &tile.felt[class];
-            (own.slow, own.timed)
-        });
-        all.extend(found.into_iter().map(|own| own.deviation(series, Signal::Slow(Some(class)))));
-    }
-    all.extend(silences(series));
-    all.extend(loads(series));
-    all
-}
-
-/// Intervals in which more requests are bad than are allowed.
-struct Impact {
-    tiles: Range<usize>,
-    bad: f64,
-    all: f64,
-    baseline: f64,
-    /// Which part of the first interval and of the last is in it, as far as they are like those inside.
-    parts: [f64; 2],
-}
-
-impl Impact {
-    fn deviation(self, series: &RequestSeries, signal: Signal) -> Deviation {
-        let grid = series.grid;
-        let micros = |part: f64| (part * grid.tile as f64) as Micros;
-        let mut from = (grid.start(self.tiles.start + 1) - micros(self.parts[0])).max(grid.span.0);
-        let to = (grid.start(self.tiles.end - 1) + micros(self.parts[1])).min(grid.span.1).max(from + SECOND);
-        if matches!(signal, Signal::Slow(_)) {
-            // What ended slow began earlier: half of the slow ones this long ago.
-            let first = &series.tiles[self.tiles.start].latency;
-            let count = first.count();
-            let slow = series.tiles[self.tiles.start].all().slow;
-            let age = first.quantile(1.0 - (slow / count.max(1.0) / 2.0)).unwrap_or(0.0);
-            from -= ((age * SECOND as f64) as Micros).min(MAX_AGE);
-            from = from.max(grid.span.0);
-        }
-        Deviation {
-            signal,
-            source: series.source,
-            span: (from, to),
-            slack: grid.tile,
-            level: self.bad / self.all.max(1.0),
-            baseline: self.baseline,
-            weight: self.bad,
-        }
-    }
-}
-
-fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
-    let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
-    // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals
-    // only.
-    let around = |at: usize| {
-        let own = &counts[at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())];
-        own.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
-    };
-    let shares = (0..counts.len()).map(around).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
-    let usual = super::series::quantile(shares, USUAL).unwrap_or(0.0);
-    let allowed = 2.0 * usual + ALLOWED;
-    let pause = (PAUSE / series.grid.tile).max(1) as usize;
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for (at, (bad, all)) in counts.iter().enumerate() {
-        if *bad < MIN_BAD_ONCE || *bad <= allowed * all {
-            continue;
-        }
-        match found.last_mut() {
-            Some(last) if at - last.end <= pause => last.end = at + 1,
-            _ => found.push(at..at + 1),
-        }
-    }
-    let sum =
-        |tiles: &Range<usize>| counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
-    let is_impact = |tiles: &Range<usize>| {
-        let (bad, all) = sum(tiles);
-        let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
-        bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual
-    };
-    found
-        .into_iter()
-        .filter(is_impact)
-        .map(|tiles| {
-            let (bad, all) = sum(&tiles);
-            let excess = |at: usize| counts[at].0 - usual * counts[at].1;
-            let inside: Vec<f64> = match tiles.len() {
-                0..=2 => vec![tiles.clone().map(excess).fold(0.0, f64::max)],
-                _ => (tiles.start + 1..tiles.end - 1).map(excess).collect(),
-            };
-            let level = super::series::quantile(inside, 0.5).unwrap_or(0.0).max(1e-9);
-            let part = |at: usize| (excess(at) / level).clamp(MIN_PART, 1.0);
-            let parts = if tiles.len() == 1 { [1.0; 2] } else { [part(tiles.start), part(tiles.end - 1)] };
-            Impact { tiles, bad, all, baseline: usual, parts }
-        })
-        .collect()
-}
-
-fn seconds(series: &RequestSeries) -> Vec<f64> {
-    (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
-}
-
-/// Intervals in which hardly anything ends that should.
-fn silent(series: &RequestSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) -> Vec<(Range<usize>, f64)> {
-    let expected: Vec<f64> = own.rate.iter().zip(seconds).map(|(rate, seconds)| rate * seconds).collect();
-    let missing = |at: usize| {
-        if expected[at] < MIN_EXPECTED { -1.0 } else { 0.5 - counts[at] / expected[at] }
-    };
-    let scores: Vec<f64> = (0..counts.len()).map(missing).collect();
-    let is_silent = |tiles: &Range<usize>| {
-        let lost: f64 = tiles.clone().map(|at| (1.0 - counts[at] / expected[at].max(1e-9)) * seconds[at]).sum();
-        lost >= MIN_SILENCE_S && tiles.clone().any(|at| counts[at] < SILENT * expected[at])
-    };
-    // What lies at the ends may be how the capture was cut.
-    let is_inside = |tiles: &Range<usize>| tiles.start > 0 && tiles.end < series.tiles.len();
-    let found = maximal(&scores).into_iter().map(|own| own.0).filter(is_silent).filter(is_inside);
-    found
-        .map(|tiles| {
-            let lost = tiles.clone().map(|at| (1.0 - counts[at] / expected[at].max(1e-9)).max(0.0)).sum();
-            (tiles, lost)
-        })
-        .collect()
-}
-
-/// Times in which nothing, no write, or nothing of one apiserver ends.
-fn silences(series: &RequestSeries) -> Vec<Deviation> {
-    let seconds = seconds(series);
-    let tile = series.grid.tile;
-    let mut all = Vec::new();
-    let mut add = |signal: Signal, counts: &[f64], own: &Baseline, tiles: Range<usize>, weight: f64| {
-        let (from, to) = edges(series, counts, &own.rate, 0.0, &tiles);
-        let time: f64 = seconds[tiles.clone()].iter().sum();
-        all.push(Deviation {
-            signal,
-            source: series.source,
-            span: (from, to),
-            slack: tile,
-            level: counts[tiles.clone()].iter().sum::<f64>() / time.max(0.1),
-            baseline: own.rate[tiles.start],
-            weight,
-        });
-    };
-    let total: Vec<f64> = series.tiles.iter().map(|tile| tile.all().requests).collect();
-    let base = baseline(&total, &seconds, tile);
-    for (tiles, weight) in silent(series, &total, &base, &seconds) {
-        add(Signal::Silence, &total, &base, tiles, weight);
-    }
-    let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
-    let base = baseline(&writes, &seconds, tile);
-    for (tiles, weight) in silent(series, &writes, &base, &seconds) {
-        add(Signal::WritesStop, &writes, &base, tiles, weight);
-    }
-    if series.by_instance.len() > 1 {
-        for (instance, counts) in series.by_instance.iter().enumerate() {
-            let base = baseline(counts, &seconds, tile);
-            let others: Vec<f64> = (0..total.len())
-                .map(|at| series.by_instance.iter().map(|own| own[at]).sum::<f64>() - counts[at])
-                .collect();
-            let rest = baseline(&others, &seconds, tile);
-            for (tiles, weight) in silent(series, counts, &base, &seconds) {
-                let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * seconds[*at]).count();
-                // It is back when it answers again, though its clients may stay with the others.
-                let dead = tiles.clone().filter(|at| counts[*at] < DEAD * base.rate[*at] * seconds[*at]);
-                let (Some(first), Some(last)) = (dead.clone().min(), dead.max()) else { continue };
-                let tiles = first.saturating_sub(1).max(tiles.start)..(last + 2).min(tiles.end);
-                if 2 * alive >= tiles.len() {
-                    add(Signal::Away(instance), counts, &base, tiles, weight);
-                }
-            }
-        }
-    }
-    all
-}
-
 /// Where within its first and last interval a deviation begins and ends: as far as these intervals are like those
 /// inside, and the ones next to them.
-fn edges(series: &RequestSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {
+pub(super) fn edges(series: &RequestSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {
     let grid = series.grid;
     let full = grid.tile as f64 / SECOND as f64;
     let part = |at: usize| {
@@ -347,48 +136,4 @@ fn edges(series: &RequestSeries, counts: &[f64], base: &[f64], level: f64, tiles
         grid.start(tiles.end) + if behind > 0.15 { micros(behind) } else { 0 }
     };
     (from.max(grid.span.0), to.min(grid.span.1).max(from + SECOND))
-}
-
-/// Times in which more is asked for than the baseline.
-fn loads(series: &RequestSeries) -> Vec<Deviation> {
-    let seconds = seconds(series);
-    let len = series.tiles.len();
-    let mut all = Vec::new();
-    let mut add = |signal: Signal, counts: &[f64], least: f64| {
-        for own in excursions(counts, &seconds, series.grid.tile) {
-            let time: f64 = seconds[own.tiles.clone()].iter().sum();
-            if own.times(time) < MIN_TIMES || own.level - own.baseline < least {
-                continue;
-            }
-            let base = vec![own.baseline; len];
-            all.push(Deviation {
-                signal: signal.clone(),
-                source: series.source,
-                span: edges(series, counts, &base, own.level, &own.tiles),
-                slack: series.grid.tile,
-                level: own.level,
-                baseline: own.baseline,
-                weight: own.score,
-            });
-        }
-    };
-    let of = |value: &dyn Fn(&Tile) -> f64| series.tiles.iter().map(value).collect::<Vec<f64>>();
-    add(Signal::Requests, &of(&|tile| tile.all().requests), MIN_RATE);
-    add(Signal::Lists, &of(&|tile| tile.felt[1].requests), MIN_RATE);
-    add(Signal::Writes, &of(&|tile| tile.felt[2].requests), MIN_RATE);
-    // Work is in seconds: in units of what a typical request takes, it is counted as requests are.
-    let typical = series.typical_rate();
-    let work = of(&|tile| tile.work);
-    let mean = work.iter().sum::<f64>() / series.by_caller.iter().map(|own| own.total).sum::<f64>().max(1.0);
-    let in_requests: Vec<f64> = work.iter().map(|work| work / mean.max(1e-9)).collect();
-    add(Signal::Work, &in_requests, MIN_CALLER * typical);
-    if series.by_caller.len() > 1 {
-        for (caller, own) in series.by_caller.iter().enumerate() {
-            // One that could not matter need not be looked at.
-            if own.total >= MIN_RATE * 10.0 {
-                add(Signal::Caller(caller), &own.dense(len), (MIN_CALLER * typical).max(MIN_RATE));
-            }
-        }
-    }
-    all
 }

@@ -1,6 +1,6 @@
 //! The judge on small loads of which all is known.
 
-use super::candidates::Candidate;
+use super::candidates::{Candidate, Operation};
 use super::requests::{Axes, Caller, Grid, Requests, Row};
 use super::vitals::{Course, Point, Vital, Vitals};
 use super::{Episode, Input, judge};
@@ -295,4 +295,92 @@ proptest! {
         let without = judged(&store, None);
         prop_assert!(confidence(&without) <= confidence(&with) + 1e-9);
     }
+}
+
+const MARK: usize = 4;
+const RENEW: usize = 5;
+const TAINT: usize = 6;
+
+/// The same with fourteen kubelets, of which six do not answer from interval 20 on until 28 begins; the node controller
+/// marks `marked` of them 50 s later.
+fn with_nodes(marked: f64, has_leases: bool) -> Made {
+    let mut made = Made::new(60, |_, _, own| own);
+    let kind = |own: [&str; 4]| own.map(str::to_owned);
+    made.axes.kinds.push(kind(["update", "", "nodes", "status"]));
+    made.axes.kinds.push(kind(["update", "coordination.k8s.io", "leases", ""]));
+    made.axes.kinds.push(kind(["patch", "", "nodes", ""]));
+    let who = |user: &str| [user.to_owned(), String::new()];
+    made.axes.callers.push(who("system:serviceaccount:kube-system:node-controller"));
+    made.axes.callers.push(who("system:node:*"));
+    let cell = |count: f64| Cell { count, errors: 0.0, throttled: 0.0, seconds: 0.005 };
+    for tile in 0..60 {
+        let lives = if (20..28).contains(&tile) { 8.0 } else { 14.0 };
+        if has_leases {
+            made.rows.push((tile, (7, RENEW, 0), cell(lives)));
+        }
+    }
+    made.rows.push((25, (6, MARK, 0), cell(marked)));
+    made.rows.push((25, (6, TAINT, 0), cell(marked)));
+    made.rows.push((28, (6, TAINT, 0), cell(marked)));
+    made
+}
+
+#[test]
+fn nodes_that_are_lost_together_are_an_episode() {
+    for has_leases in [true, false] {
+        let found = judged(&with_nodes(6.0, has_leases), None);
+        assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Degraded, "nodes-lost"));
+        assert_eq!(tiles(&found[0]), (20, 28), "{has_leases}");
+        assert_eq!(found[0].causes[0].feature("nodes"), 6.0);
+    }
+    // Two machines that fail are none.
+    assert_eq!(judged(&with_nodes(2.0, true), None).len(), 0);
+    // Nor are leases that pause without a node that is marked.
+    assert_eq!(judged(&with_nodes(0.0, true), None).len(), 0);
+}
+
+#[test]
+fn a_record_that_lies_within_an_incident_is_one() {
+    let slow = |seconds: f32, len: usize| {
+        judged(
+            &Made::new(len, |_, (_, kind, _), own| Cell { seconds: if kind == GET { seconds } else { 0.01 }, ..own }),
+            None,
+        )
+    };
+    let found = slow(0.4, 30);
+    assert_eq!((found.len(), found[0].grade, found[0].state), (1, Grade::Incident, State::Ongoing));
+    assert_eq!(tiles(&found[0]), (0, 30));
+    assert_eq!(slow(0.09, 30).len(), 0);
+    // For more than an hour it is a habit.
+    assert_eq!(slow(0.4, 400).len(), 0);
+}
+
+/// Changes of the store by interval, a second.
+fn changes(of: impl Fn(i64) -> f64) -> Vitals {
+    let point =
+        |tile: i64| Point { span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE), value: of(tile), count: 10.0 };
+    let course = Course {
+        vital: Vital::StoreChanges,
+        instance: "a".to_owned(),
+        name: String::new(),
+        points: (0..60).map(point).collect(),
+    };
+    Vitals { courses: vec![course], starts: Vec::new() }
+}
+
+#[test]
+fn a_deletion_is_as_large_as_what_changes_with_it() {
+    let made = Made::new(60, |_, _, own| own);
+    let at = BEGIN + 20 * TILE + 3 * SECOND;
+    let deleted = |vitals: &Vitals| {
+        let caller = ["carol".to_owned(), String::new()];
+        let operations = [Operation { at, caller, objects: 1.0 }];
+        judge(&Input { requests: &[&made], vitals: Some(vitals), operations: &operations, given: &[] }).episodes
+    };
+    let found = deleted(&changes(|tile| if tile == 20 { 150.0 } else { 10.0 }));
+    assert_eq!((found.len(), found[0].grade, first(&found[0])), (1, Grade::Surge, ("cascade-delete", Some("carol"))));
+    assert_eq!((found[0].from, found[0].to), (at, BEGIN + 21 * TILE));
+    // Few changes, and many that come much later, are not its.
+    assert_eq!(deleted(&changes(|tile| if tile == 20 { 45.0 } else { 10.0 })).len(), 0);
+    assert_eq!(deleted(&changes(|tile| if tile == 30 { 150.0 } else { 10.0 })).len(), 0);
 }

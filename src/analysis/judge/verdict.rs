@@ -1,11 +1,13 @@
 //! From inputs to episodes with their causes.
 
 use super::candidates::{Candidate, Case, Operation, View, candidates};
+use super::cascades;
+use super::deviations::deviations;
 use super::episodes::{Draft, episodes, without_recurring};
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::RequestSeries;
-use super::signals::{Deviation, deviations};
+use super::signals::{Deviation, Signal};
 use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -110,6 +112,8 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
     }
+    let mut operations = input.operations.to_vec();
+    all.extend(cascades::counted(&mut operations, input.vitals));
     let mut drafts = without_recurring(episodes(all.clone(), &series, input.vitals));
     if !input.given.is_empty() {
         drafts = input.given.iter().map(|span| named(*span, &drafts, &all)).collect();
@@ -143,8 +147,15 @@ pub fn judge(input: &Input<'_>) -> Judged {
             views.push(View { requests: input.requests[place], series: own, before, within });
         }
         let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
-        let case = Case { draft, views, vitals: input.vitals, baseline, operations: input.operations };
+        let case = Case { draft, views, vitals: input.vitals, baseline, operations: &operations };
         if is_start_up(&case) {
+            continue;
+        }
+        // Whoever asks for more of what takes long by nature makes nobody wait.
+        if draft.deviations.iter().all(|own| own.signal == Signal::Slower)
+            && !draft.deviations.is_empty()
+            && !is_slower(&case)
+        {
             continue;
         }
         let causes = candidates(&case);
@@ -184,7 +195,8 @@ fn is_slower(case: &Case<'_>) -> bool {
 fn is_start_up(case: &Case<'_>) -> bool {
     let Some(view) = case.views.first() else { return false };
     let begin = view.series.grid.span.0;
-    if case.draft.span.0 >= begin + EARLY {
+    let is_throughout = case.draft.deviations.iter().any(|own| own.signal == Signal::SlowThroughout);
+    if case.draft.span.0 >= begin + EARLY || is_throughout {
         return false;
     }
     let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));

@@ -44,6 +44,8 @@ pub enum Vital {
     OomKills,
     /// Size of etcd's database.
     DatabaseSize,
+    /// Changes of objects that etcd reports to an apiserver's watch caches, a second.
+    StoreChanges,
     /// Seconds in which no page was to be had.
     Unreachable,
 }
@@ -106,6 +108,7 @@ impl Vitals {
             (Metric::WebhookFailOpen, Vital::FailedOpen),
             (Metric::WebhookRejections, Vital::WebhookErrors),
             (Metric::EtcdLeaderChanges, Vital::EtcdLeaderChanges),
+            (Metric::CacheEvents, Vital::StoreChanges),
         ] {
             all.courses.extend(rates(facts, metric, vital));
         }

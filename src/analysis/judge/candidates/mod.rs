@@ -318,6 +318,7 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(load::cascades(case));
     all.extend(plane::imbalance(case));
     all.extend(plane::memory(case));
+    all.extend(plane::nodes(case));
     // What is missing might have shown another cause.
     let missing = |place: usize, source: Source| Feature { name: MISSING[place], value: 1.0, source };
     for own in &mut all {

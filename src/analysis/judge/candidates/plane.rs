@@ -252,5 +252,26 @@ pub(super) fn memory(case: &Case<'_>) -> Option<Candidate> {
         Source::Cgroup,
         fill.map_or(0.0, |fill| ((fill - 0.8) / 0.2).clamp(0.0, 1.0)),
     );
+    // Where nobody felt more than that the killed apiserver was away, its memory is why, whoever filled it.
+    let is_only_away = killed.is_some()
+        && case.has(|own| matches!(own, Signal::Away(_) | Signal::Restart)) > 0.0
+        && case.has(Signal::is_felt) == 0.0;
+    let candidate = candidate.with("only_away", Source::Cgroup, f64::from(u8::from(is_only_away)));
     Some(candidate)
+}
+
+/// Many nodes were lost together.
+pub(super) fn nodes(case: &Case<'_>) -> Option<Candidate> {
+    let lost = case.draft.deviations.iter().filter(|own| own.signal == Signal::NodesLost);
+    let lost = lost.max_by(|a, b| a.level.total_cmp(&b.level))?;
+    // Kubelets that can't reach the control plane, or whose writes it does not take, are lost as a consequence.
+    let is_felt = |own: &Signal| own.is_felt() || matches!(own, Signal::Away(_) | Signal::Restart);
+    let late = (lost.span.0 - case.draft.span.0) as f64 / SECOND as f64;
+    Some(
+        Candidate::new("nodes-lost")
+            .with("marked", lost.source, 1.0)
+            .with("nodes", lost.source, lost.level)
+            .with("late", lost.source, ((late - 20.0) / 40.0).clamp(0.0, 1.0))
+            .with("impact", lost.source, case.has(is_felt)),
+    )
 }
