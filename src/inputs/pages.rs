@@ -146,11 +146,13 @@ fn facts_without_warnings(
         }
         return Err(Error::Unanswered);
     }
-    let outcome = fresh(folders, Retention::Incident, context);
-    if let Some(memo) = context.shared.get_mut::<Memo>() {
-        memo.known.insert(key, CachedPages { kept: Retention::Incident, outcome: outcome.clone(), is_passing: false });
-    }
-    Ok(outcome)
+    // Read for all who ask later, too.
+    memo.waiting.push((key.clone(), Retention::Incident, folders));
+    answer(context);
+    let known = context.shared.get_mut::<Memo>().and_then(|memo| memo.known.get_mut(&key));
+    let known = known.ok_or(Error::Unanswered)?;
+    known.is_passing = false;
+    Ok(known.outcome.clone())
 }
 
 /// Forgets what was heard among others.

@@ -12,13 +12,12 @@ use crate::model::time::{Micros, SECOND};
 const MIN_TIMES: f64 = 4.0;
 /// Deletions that bring fewer changes than this with them are small.
 const MIN_CHANGES: f64 = 500.0;
-/// The first of them come within this time, in µs: the controller that deletes what belongs to a namespace is told of
-/// it at once.
+/// The first of them come within this time, in µs: the namespace controller watches namespaces, and starts at once.
 const BEGINS: Micros = 30 * SECOND;
 
 /// Adds to operations how many objects changed with them, and gives the times in which they did.
 pub(super) fn counted(operations: &mut [Operation], vitals: Option<&Vitals>) -> Vec<Deviation> {
-    // Every apiserver is told of every change: the one with most pages says it best.
+    // Every apiserver receives every change: the one with the most pages shows the course best.
     let course = vitals.and_then(|vitals| vitals.of(Vital::StoreChanges).max_by_key(|course| course.points.len()));
     let Some(course) = course else { return Vec::new() };
     let baseline = median(&mut course.points.iter().map(|point| point.value).collect::<Vec<f64>>()).unwrap_or(0.0);

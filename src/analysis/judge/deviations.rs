@@ -1,6 +1,6 @@
 //! What deviates from its baseline, and when: the signals that episodes are made of.
 
-use super::excursions::{Baseline, baseline, excursions, maximal};
+use super::excursions::{Baseline, baseline, excursions, maximal, runs};
 use super::nodes;
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
@@ -46,7 +46,7 @@ const MAX_AGE: Micros = 60 * SECOND;
 /// What is wrong for longer than apiservers keep audit logs by default is wrong all the time, in µs.
 const MAX_RECORD: Micros = 3_600 * SECOND;
 /// In a record that lies within an impact as a whole this part of the requests takes long.
-const FIFTH: f64 = 0.2;
+const LONG_SHARE: f64 = 0.2;
 /// Shorter silences are pauses, s.
 const MIN_SILENCE_S: f64 = 8.0;
 
@@ -92,7 +92,7 @@ fn throughout(series: &RequestSeries) -> Option<Deviation> {
     let (long, timed) = all.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.long, sum.1 + own.timed));
     let shares = all.iter().filter(|own| own.timed > 0.0).map(|own| own.long / own.timed).collect();
     let usual = quantile(shares, USUAL).unwrap_or(0.0);
-    (usual >= FIFTH && long >= MIN_BAD && span.1 - span.0 <= MAX_RECORD).then(|| Deviation {
+    (usual >= LONG_SHARE && long >= MIN_BAD && span.1 - span.0 <= MAX_RECORD).then(|| Deviation {
         signal: Signal::SlowThroughout,
         source: series.source,
         span,
@@ -152,16 +152,11 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     let usual = quantile(shares, USUAL).unwrap_or(0.0);
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for (at, (bad, all)) in counts.iter().enumerate() {
-        if *bad < MIN_BAD_ONCE || *bad <= allowed * all {
-            continue;
-        }
-        match found.last_mut() {
-            Some(last) if at - last.end <= pause => last.end = at + 1,
-            _ => found.push(at..at + 1),
-        }
-    }
+    let is_bad = |at: &usize| {
+        let (bad, all) = counts[*at];
+        bad >= MIN_BAD_ONCE && bad > allowed * all
+    };
+    let found = runs((0..counts.len()).filter(is_bad), pause);
     let sum =
         |tiles: &Range<usize>| counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
     let is_impact = |tiles: &Range<usize>| {

@@ -57,6 +57,13 @@ pub struct Draft {
     pub deviations: Vec<Deviation>,
 }
 
+impl Draft {
+    /// Of one deviation.
+    fn new(own: Deviation, grade: Grade) -> Self {
+        Self { span: own.span, slack: own.slack, state: State::Ended, grade, deviations: vec![own] }
+    }
+}
+
 fn overlap(a: Span, b: Span) -> Micros {
     (a.1.min(b.1) - a.0.max(b.0)).max(0)
 }
@@ -206,21 +213,10 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     }
     joined.retain(is_one);
     // What is known to be slower while something else deviates is a part of that.
-    for own in slower
-        .into_iter()
-        .filter(|own| joined.iter().all(|draft| overlap(draft.span, own.span) == 0))
-        .collect::<Vec<_>>()
-    {
-        let mut draft = Draft {
-            span: own.span,
-            slack: own.slack,
-            state: State::Ended,
-            grade: Grade::Degraded,
-            deviations: vec![own],
-        };
-        settle(&mut draft, series);
-        joined.push(draft);
-    }
+    let is_new = |own: &Deviation| joined.iter().all(|draft| overlap(draft.span, own.span) == 0);
+    let mut alone: Vec<Draft> = slower.into_iter().filter(is_new).map(|own| Draft::new(own, Grade::Degraded)).collect();
+    alone.iter_mut().for_each(|draft| settle(draft, series));
+    joined.extend(alone);
     joined.sort_by_key(|draft| draft.span);
     joined
 }
@@ -251,13 +247,7 @@ fn surges(mut loads: Vec<Deviation>) -> Vec<Draft> {
     for own in loads {
         match surges.iter_mut().find(|surge| belongs(surge.span, own.span)) {
             Some(surge) => surge.deviations.push(own),
-            None => surges.push(Draft {
-                span: own.span,
-                slack: own.slack,
-                state: State::Ended,
-                grade: Grade::Surge,
-                deviations: vec![own],
-            }),
+            None => surges.push(Draft::new(own, Grade::Surge)),
         }
     }
     surges
@@ -314,12 +304,14 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
         Signal::Errors | Signal::Throttled => own.level >= FELT && own.weight >= MIN_BAD,
         _ => false,
     };
-    let is_away = |own: &Deviation| matches!(own.signal, Signal::Away(_) | Signal::Restart | Signal::NodesLost);
+    let is_lost = |own: &Deviation| {
+        own.signal.is_felt() || own.signal.is_away() || matches!(own.signal, Signal::NodesLost | Signal::Slower)
+    };
     draft.grade = if draft.deviations.iter().any(is_outage) {
         Grade::Outage
     } else if draft.deviations.iter().any(is_felt) {
         Grade::Incident
-    } else if draft.deviations.iter().any(|own| is_away(own) || own.signal.is_felt() || own.signal == Signal::Slower) {
+    } else if draft.deviations.iter().any(is_lost) {
         Grade::Degraded
     } else {
         Grade::Surge

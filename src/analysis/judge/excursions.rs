@@ -120,8 +120,13 @@ pub fn excursions(counts: &[f64], seconds: &[f64], tile: Micros) -> Vec<Excursio
 /// A subsequence cut where more than so many scores in a row speak against it: a strong one reaches over a pause of
 /// minutes to the next, and these are two.
 fn parts(scores: &[f64], tiles: Range<usize>, pause: usize) -> Vec<Range<usize>> {
+    runs(tiles.filter(|at| scores[*at] > 0.0), pause)
+}
+
+/// Intervals, in ascending order, as runs that pause for at most so many.
+pub(super) fn runs(intervals: impl Iterator<Item = usize>, pause: usize) -> Vec<Range<usize>> {
     let mut all: Vec<Range<usize>> = Vec::new();
-    for at in tiles.filter(|at| scores[*at] > 0.0) {
+    for at in intervals {
         match all.last_mut() {
             Some(last) if at - last.end <= pause => last.end = at + 1,
             _ => all.push(at..at + 1),

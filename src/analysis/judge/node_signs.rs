@@ -15,22 +15,29 @@ pub enum Sign {
 }
 
 impl Sign {
-    /// Of a kind of request, and of one caller; metrics name none.
-    pub fn of([verb, group, resource, subresource]: &Kind, [user, _]: &Caller) -> Option<Self> {
-        let is_kubelet = user.starts_with("system:node:");
-        let is_controller = user.is_empty()
-            || matches!(
-                user.as_str(),
-                "system:serviceaccount:kube-system:node-controller" | "system:kube-controller-manager"
-            );
+    /// What a kind of request says if the right one sends it.
+    pub fn of([verb, group, resource, subresource]: &Kind) -> Option<Self> {
         match (verb.as_str(), group.as_str(), resource.as_str(), subresource.as_str()) {
-            ("update", "", "nodes", "status") if is_controller => Some(Self::Mark),
-            ("patch", "", "nodes", "") if is_controller => Some(Self::Taint),
-            ("update" | "patch", "coordination.k8s.io", "leases", "") if is_kubelet || user.is_empty() => {
-                Some(Self::Renewal)
-            }
+            ("update", "", "nodes", "status") => Some(Self::Mark),
+            ("patch", "", "nodes", "") => Some(Self::Taint),
+            ("update" | "patch", "coordination.k8s.io", "leases", "") => Some(Self::Renewal),
             _ => None,
         }
+    }
+
+    /// Whether it is this caller who gives it; metrics name none.
+    pub fn is_of(self, [user, _]: &Caller) -> bool {
+        let is_controller = || {
+            matches!(
+                user.as_str(),
+                "system:serviceaccount:kube-system:node-controller" | "system:kube-controller-manager"
+            )
+        };
+        user.is_empty()
+            || match self {
+                Self::Mark | Self::Taint => is_controller(),
+                Self::Renewal => user.starts_with("system:node:"),
+            }
     }
 }
 

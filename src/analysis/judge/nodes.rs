@@ -1,5 +1,6 @@
 //! Nodes that are lost together: their kubelets renew their leases no more, and the node controller marks them.
 
+use super::excursions::runs;
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, edges};
 use crate::model::cause::Source;
@@ -25,13 +26,8 @@ const MIN_FALL: f64 = 0.5;
 pub(super) fn lost(series: &RequestSeries) -> Vec<Deviation> {
     let grid = series.grid;
     let signs = |at: usize| series.tiles[at].nodes;
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    for at in (0..series.tiles.len()).filter(|at| signs(*at).marks > 0.0) {
-        match groups.last_mut() {
-            Some(last) if grid.start(at) - grid.start(last.end) <= PAUSE => last.end = at + 1,
-            _ => groups.push(at..at + 1),
-        }
-    }
+    let is_marked = |at: &usize| signs(*at).marks > 0.0;
+    let groups = runs((0..series.tiles.len()).filter(is_marked), (PAUSE / grid.tile) as usize);
     if groups.is_empty() {
         return Vec::new();
     }

@@ -221,25 +221,6 @@ pub struct RequestSeries {
     is_probe: Vec<bool>,
 }
 
-/// What requests say of nodes, by kind and caller.
-struct Signs {
-    callers: usize,
-    all: Vec<Option<Sign>>,
-}
-
-impl Signs {
-    fn new(requests: &dyn Requests) -> Self {
-        let callers = requests.callers();
-        let kinds = requests.kinds().iter();
-        let all = kinds.flat_map(|kind| callers.iter().map(|caller| Sign::of(kind, caller))).collect();
-        Self { callers: callers.len(), all }
-    }
-
-    fn of(&self, row: &Row<'_>) -> Option<Sign> {
-        self.all[row.kind * self.callers + row.caller]
-    }
-}
-
 /// Requests and seconds of a kind by interval.
 #[derive(Debug, Clone, Default)]
 struct Means(Vec<(u32, [f32; 2])>);
@@ -281,11 +262,11 @@ impl RequestSeries {
             classes,
             is_probe: kinds.iter().map(|[_, _, resource, _]| resource.is_empty()).collect(),
         };
-        let signs = Signs::new(requests);
+        let signs: Vec<Option<Sign>> = kinds.iter().map(Sign::of).collect();
         let mut means: Vec<Means> = vec![Means::default(); kinds.len()];
         requests.each(&mut |row| {
             series.count(&row, &mut means);
-            if let Some(sign) = signs.of(&row) {
+            if let Some(sign) = signs[row.kind].filter(|sign| sign.is_of(&requests.callers()[row.caller])) {
                 series.tiles[row.tile].nodes.add(sign, row.requests - row.errors - row.throttled);
             }
         });

@@ -82,6 +82,11 @@ impl Signal {
         )
     }
 
+    /// Whether an apiserver is away, or was.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Away(_) | Self::Restart)
+    }
+
     /// Whether it is load that somebody asks for.
     pub fn is_load(&self) -> bool {
         matches!(self, Self::Requests | Self::Lists | Self::Writes | Self::Work | Self::Cascade | Self::Caller(_))

@@ -1,6 +1,7 @@
 //! Times in which requests are slower than usual, though hardly any is so slow that somebody notices.
 
-use super::series::{RequestSeries, quantile};
+use super::excursions::runs;
+use super::series::{RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal};
 use crate::model::time::SECOND;
 use std::ops::Range;
@@ -17,19 +18,11 @@ const MIN_LENGTH_S: f64 = 20.0;
 
 /// Times of slow requests.
 pub(super) fn slower(series: &RequestSeries) -> Vec<Deviation> {
-    let of = |tile: &super::series::Tile| {
-        tile.latency.quantile(LATENCY_QUANTILE).filter(|_| tile.latency.count() >= MIN_TIMED)
-    };
+    let of = |tile: &Tile| tile.latency.quantile(LATENCY_QUANTILE).filter(|_| tile.latency.count() >= MIN_TIMED);
     let latencies: Vec<Option<f64>> = series.tiles.iter().map(of).collect();
     let Some(usual) = quantile(latencies.iter().flatten().copied().collect(), 0.5) else { return Vec::new() };
     let is_slow = |own: &Option<f64>| own.is_some_and(|own| own >= TIMES * usual && own >= usual + BY_S);
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    for at in (0..latencies.len()).filter(|at| is_slow(&latencies[*at])) {
-        match groups.last_mut() {
-            Some(last) if at <= last.end + 1 => last.end = at + 1,
-            _ => groups.push(at..at + 1),
-        }
-    }
+    let mut groups = runs((0..latencies.len()).filter(|at| is_slow(&latencies[*at])), 1);
     let grid = series.grid;
     groups.retain(|tiles| tiles.len() > 1 && tiles.clone().map(|at| grid.seconds(at)).sum::<f64>() >= MIN_LENGTH_S);
     let deviation = |tiles: Range<usize>| {

@@ -260,19 +260,15 @@ fn a_window_that_is_named_is_an_episode() {
     assert!(found[0].causes.iter().all(|own| own.confidence < 0.25), "{:?}", found[0].causes);
 }
 
-fn slow_etcd(seconds: f64) -> Vitals {
-    let point = |tile: i64| Point {
-        span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE),
-        value: if within(tile as usize) { seconds } else { 0.003 },
-        count: 100.0,
-    };
-    let course = Course {
-        vital: Vital::EtcdRequest,
-        instance: "a".to_owned(),
-        name: String::new(),
-        points: (0..60).map(point).collect(),
-    };
+/// One of the vitals of an apiserver, by interval, each the mean of so many events.
+fn vitals(vital: Vital, count: f64, of: impl Fn(i64) -> f64) -> Vitals {
+    let point = |tile: i64| Point { span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE), value: of(tile), count };
+    let course = Course { vital, instance: "a".to_owned(), name: String::new(), points: (0..60).map(point).collect() };
     Vitals { courses: vec![course], starts: Vec::new() }
+}
+
+fn slow_etcd(seconds: f64) -> Vitals {
+    vitals(Vital::EtcdRequest, 100.0, |tile| if within(tile as usize) { seconds } else { 0.003 })
 }
 
 proptest! {
@@ -357,15 +353,7 @@ fn a_record_that_lies_within_an_incident_is_one() {
 
 /// Changes of the store by interval, a second.
 fn changes(of: impl Fn(i64) -> f64) -> Vitals {
-    let point =
-        |tile: i64| Point { span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE), value: of(tile), count: 10.0 };
-    let course = Course {
-        vital: Vital::StoreChanges,
-        instance: "a".to_owned(),
-        name: String::new(),
-        points: (0..60).map(point).collect(),
-    };
-    Vitals { courses: vec![course], starts: Vec::new() }
+    vitals(Vital::StoreChanges, 10.0, of)
 }
 
 #[test]

@@ -152,10 +152,8 @@ pub fn judge(input: &Input<'_>) -> Judged {
             continue;
         }
         // Whoever asks for more of what takes long by nature makes nobody wait.
-        if draft.deviations.iter().all(|own| own.signal == Signal::Slower)
-            && !draft.deviations.is_empty()
-            && !is_slower(&case)
-        {
+        let is_only_slower = draft.deviations.iter().all(|own| own.signal == Signal::Slower);
+        if input.given.is_empty() && is_only_slower && !is_slower(&case) {
             continue;
         }
         let causes = candidates(&case);

@@ -7,7 +7,7 @@ use crate::analysis::judge::signals::Signal;
 use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
-use crate::model::time::{SECOND, Span};
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeSet;
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
@@ -181,10 +181,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         }
     }
     // What a restart brings with it speaks for it as far as it began the episode.
-    let late = begins.map_or(0.0, |begins| {
-        let late = (begins - case.draft.span.0) as f64 / SECOND as f64;
-        ((late - 20.0) / 40.0).clamp(0.0, 1.0)
-    });
+    let late = begins.map_or(0.0, |begins| late(case, begins));
     if begins.is_some() {
         candidate = candidate.with("began_late", view.source(), late);
     }
@@ -213,6 +210,12 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate.with("writes_stop", view.source(), case.stops()))
 }
 
+/// How far something began after its episode: from 20 s on, and wholly from a minute on.
+fn late(case: &Case<'_>, begins: Micros) -> f64 {
+    let late = (begins - case.draft.span.0) as f64 / SECOND as f64;
+    ((late - 20.0) / 40.0).clamp(0.0, 1.0)
+}
+
 /// One apiserver carries too much.
 pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first().filter(|view| view.requests.instances().len() > 1)?;
@@ -225,7 +228,7 @@ pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
         now.iter().zip(&was).map(|(now, was)| now - was).enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let mut candidate = Candidate::new("imbalance");
     candidate.name = view.requests.instances().get(place).cloned();
-    let away = case.has(|own| matches!(own, Signal::Away(_) | Signal::Restart));
+    let away = case.has(Signal::is_away);
     let (flat_of, flat) = case.flat();
     let candidate = candidate
         .with("moved", flat_of, more.clamp(0.0, 1.0) * flat)
@@ -253,9 +256,7 @@ pub(super) fn memory(case: &Case<'_>) -> Option<Candidate> {
         fill.map_or(0.0, |fill| ((fill - 0.8) / 0.2).clamp(0.0, 1.0)),
     );
     // Where nobody felt more than that the killed apiserver was away, its memory is why, whoever filled it.
-    let is_only_away = killed.is_some()
-        && case.has(|own| matches!(own, Signal::Away(_) | Signal::Restart)) > 0.0
-        && case.has(Signal::is_felt) == 0.0;
+    let is_only_away = killed.is_some() && case.has(Signal::is_away) > 0.0 && case.has(Signal::is_felt) == 0.0;
     let candidate = candidate.with("only_away", Source::Cgroup, f64::from(u8::from(is_only_away)));
     Some(candidate)
 }
@@ -265,13 +266,12 @@ pub(super) fn nodes(case: &Case<'_>) -> Option<Candidate> {
     let lost = case.draft.deviations.iter().filter(|own| own.signal == Signal::NodesLost);
     let lost = lost.max_by(|a, b| a.level.total_cmp(&b.level))?;
     // Kubelets that can't reach the control plane, or whose writes it does not take, are lost as a consequence.
-    let is_felt = |own: &Signal| own.is_felt() || matches!(own, Signal::Away(_) | Signal::Restart);
-    let late = (lost.span.0 - case.draft.span.0) as f64 / SECOND as f64;
+    let is_felt = |own: &Signal| own.is_felt() || own.is_away();
     Some(
         Candidate::new("nodes-lost")
             .with("marked", lost.source, 1.0)
             .with("nodes", lost.source, lost.level)
-            .with("late", lost.source, ((late - 20.0) / 40.0).clamp(0.0, 1.0))
+            .with("late", lost.source, late(case, lost.span.0))
             .with("impact", lost.source, case.has(is_felt)),
     )
 }
