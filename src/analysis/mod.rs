@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod balance;
+pub mod budget;
 pub mod clients;
 pub mod compare;
 pub mod controllers;

@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments, and how it connects sources, analysis and views.
 
 pub mod balance;
+pub mod budget;
 #[cfg(feature = "history")]
 pub mod cache;
 pub mod clients;
@@ -69,6 +70,8 @@ pub enum Command {
     Collect(Box<collect::Args>),
     /// Propose, check and lint quotas; alert their owners.
     Quota(quota::Args),
+    /// Check what clients ask of apiservers against budgets.
+    Budget(budget::Args),
     /// Forecast when quotas, nodes and etcd reach their limits.
     #[cfg(feature = "history")]
     Forecast(Box<forecast::Args>),
@@ -92,8 +95,8 @@ pub enum Command {
     Cache(cache::Args),
     /// Print a shell completion script.
     Completions(shell::CompletionArgs),
-    /// Print the manual page.
-    Man,
+    /// Print the manual page, or write one for each command.
+    Man(shell::ManArgs),
 }
 
 impl Command {
@@ -127,6 +130,7 @@ impl Command {
             #[cfg(feature = "live")]
             Self::Collect(args) => collect::run(args, context),
             Self::Quota(args) => quota::run(args, context),
+            Self::Budget(args) => budget::run(args, context),
             #[cfg(feature = "history")]
             Self::Forecast(args) => forecast::run(args, context),
             #[cfg(feature = "history")]
@@ -141,7 +145,7 @@ impl Command {
             #[cfg(feature = "history")]
             Self::Cache(args) => cache::run(args, context),
             Self::Completions(args) => shell::completions(args, parser(), context),
-            Self::Man => shell::man(parser(), context),
+            Self::Man(args) => shell::man(args, parser(), context),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::cli::{Context, Error};
 use clap::Args;
 use clap_complete::Shell;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 /// Which shell.
 #[derive(Debug, Args)]
@@ -21,8 +22,22 @@ pub fn completions(args: &CompletionArgs, mut parser: clap::Command, context: &m
     Ok(context.io.out.write_all(&script)?)
 }
 
-/// Prints the manual page: the program's, then each subcommand's.
-pub fn man(mut parser: clap::Command, context: &mut Context<'_>) -> Result<(), Error> {
+/// Where the manual goes.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write a page for each command and subcommand to this folder (plimsoll-guard-events.1), in place of one page to
+    /// standard output.
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+/// Prints the manual page (the program's, then each subcommand's), or writes one page for each into a folder.
+pub fn man(args: &ManArgs, mut parser: clap::Command, context: &mut Context<'_>) -> Result<(), Error> {
+    if let Some(folder) = &args.to {
+        let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(parser, folder));
+        return written
+            .map_err(|error| Error::Input(format!("{}: {error}; choose a writable folder", folder.display())));
+    }
     parser.build();
     clap_mangen::Man::new(parser.clone()).render(&mut context.io.out)?;
     for command in parser.get_subcommands() {

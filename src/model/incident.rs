@@ -279,13 +279,14 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 19] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 20] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
     ("memory", &["show", "watch", "reclaim"]),
     ("heap", &["top", "flame", "diff"]),
     ("quota", &["propose", "check", "alert", "lint"]),
+    ("budget", &["check", "init"]),
     ("forecast", &[]),
     ("guard", &["episodes", "events", "policies", "webhooks"]),
     ("compare", &[]),

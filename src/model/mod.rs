@@ -12,6 +12,7 @@
 
 pub mod alert;
 pub mod apf;
+pub mod budget;
 pub mod bundle;
 #[cfg(feature = "history")]
 pub mod cached;

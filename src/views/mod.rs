@@ -20,6 +20,7 @@ pub mod flame;
 pub mod forecast_svg;
 pub mod incident;
 mod json;
+pub mod junit;
 mod markdown;
 pub mod message;
 pub mod objects;

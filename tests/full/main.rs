@@ -31,6 +31,7 @@ use shared::{alert_lab, alert_model, archive_lab, compare_lab, forecast_grids, l
 mod forecast;
 mod kernels;
 mod machine;
+mod packages;
 mod properties;
 mod servers;
 mod tui;

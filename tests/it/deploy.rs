@@ -71,7 +71,7 @@ fn what_runs_is_what_the_program_takes() {
             .flat_map(|container| container["volumeMounts"].as_array().unwrap());
         assert_eq!(mounts.map(|mount| mount["name"].as_str().unwrap()).collect::<BTreeSet<_>>(), volumes);
     }
-    assert_eq!(commands, 3);
+    assert_eq!(commands, 4);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod architecture;
 mod archive_lab;
 mod archives;
 mod balance;
+mod budget;
 mod cache;
 mod changing;
 mod client_writes;

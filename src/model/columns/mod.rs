@@ -2,6 +2,7 @@
 //! table shows it, and what it means. A field that is not listed is a dimension of a breakdown.
 
 mod about;
+mod budget;
 mod clients;
 mod controllers;
 mod etcd;
@@ -85,7 +86,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind, meaning: &'st
 }
 
 /// All of them, by what they are about.
-pub fn families() -> [(&'static str, &'static [Column]); 11] {
+pub fn families() -> [(&'static str, &'static [Column]); 12] {
     [
         ("Requests", &traffic::TRAFFIC),
         ("Priority levels, service levels, LISTs, watch caches", &health::HEALTH),
@@ -96,6 +97,7 @@ pub fn families() -> [(&'static str, &'static [Column]); 11] {
         ("Memory and heap", &memory::MEMORY),
         ("Dangerous operations, webhooks, policies", &guard::GUARD),
         ("Quotas and forecasts", &quota::QUOTA),
+        ("Budgets of clients", &budget::BUDGET),
         ("Incidents", &incident::INCIDENT),
         ("Explanations and collections", &about::ABOUT),
     ]
