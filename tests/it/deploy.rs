@@ -149,7 +149,13 @@ fn what_may_be_read_is_what_is_read() {
     let place = folder();
     let store = place.path().join("store");
     let record = ["record", "--once", "--store", store.to_str().unwrap()];
-    for (account, args) in [("plimsoll-alert", &["quota", "check"][..]), ("plimsoll-record", &record)] {
+    // What `plimsoll-propose` runs, as the account of `plimsoll-record`.
+    let propose = ["quota", "propose", store.to_str().unwrap(), "--live"];
+    for (account, args, is_all) in [
+        ("plimsoll-alert", &["quota", "check"][..], true),
+        ("plimsoll-record", &record, true),
+        ("plimsoll-record", &propose, false),
+    ] {
         let lab = Lab::start(&[&page, &page]);
         let kubeconfig = lab.kubeconfig();
         // The stand-in has no such objects: what counts is what it is asked.
@@ -165,6 +171,12 @@ fn what_may_be_read_is_what_is_read() {
         // Anybody may ask for the version.
         let paths: BTreeSet<String> =
             asked.iter().filter(|path| !is_of_api(path) && *path != "/version").cloned().collect();
-        assert_eq!((lists, paths), allowed(&objects(), account), "{account}");
+        let (may_list, may_get) = allowed(&objects(), account);
+        let beyond: Vec<_> = lists.difference(&may_list).collect();
+        assert!(beyond.is_empty(), "{account} may not list {beyond:?}");
+        assert!(!lists.is_empty() && paths.is_subset(&may_get), "{account} may not get {paths:?}");
+        if is_all {
+            assert_eq!((lists, paths), (may_list, may_get), "{account}");
+        }
     }
 }

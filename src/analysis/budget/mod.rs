@@ -256,7 +256,7 @@ pub fn usage(rollup: &Rollup, facts: &Facts, wanted: &Wanted<'_>) -> Usage {
     }
     let reconciles = reconciles(facts, wanted, &rows, &is_own, tile);
     of(Rule::RequestsPerReconcile, &|used| match &reconciles {
-        Ratio::Known(ratio) => used.add("", 0, *ratio),
+        Ratio::PerItem(ratio) => used.add("", 0, *ratio),
         Ratio::Missing(what) => used.lacks(what.clone()),
     });
     Usage { requests, span: Some((first, last)), rules: used }
@@ -271,7 +271,7 @@ fn copies(rollup: &Rollup, is_own: &[bool]) -> f64 {
 
 /// Requests for each item, or what is missing to know.
 enum Ratio {
-    Known(f64),
+    PerItem(f64),
     Missing(String),
 }
 
@@ -309,5 +309,5 @@ fn reconciles(facts: &Facts, wanted: &Wanted<'_>, rows: &[TrafficRow<'_>], is_ow
         .filter(|row| is_own[row.subject] && is_work(row) && (from..to).contains(&middle(row)))
         .map(|row| row.requests)
         .sum();
-    Ratio::Known(sent as f64 / done)
+    Ratio::PerItem(sent as f64 / done)
 }
