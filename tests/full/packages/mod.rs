@@ -144,7 +144,6 @@ fn sizes_are_as_promised() {
     let program = packages().join("stage/plimsoll");
     // It shall be 25 MB; until then it does not grow unnoticed.
     assert!(size(&program) < 55_000_000, "{} bytes", size(&program));
-    println!("dist program: {} bytes; deb: {} bytes", size(&program), size(&file(".deb")));
     let place = folder();
     printed(
         "cargo",
@@ -163,7 +162,6 @@ fn sizes_are_as_promised() {
         std::fs::read_dir(place.path().join("package")).unwrap().map(|entry| entry.unwrap().path()).collect();
     let package = made.iter().find(|path| path.extension().is_some_and(|ending| ending == "crate")).unwrap();
     assert!(size(package) < 10_000_000, "{} bytes", size(package));
-    println!("crate: {} bytes", size(package));
     let names = printed("tar", &["tzf", text(package)]);
     for outside in ["/tests/", "/benches/", "/samples/", "/fuzz/"] {
         assert!(!names.contains(outside), "{outside} is in the crate");
@@ -329,7 +327,6 @@ fn the_list_of_parts_is_that_of_the_lock_file() {
     assert!(used.len() > 250, "{}", used.len());
     let missing: Vec<&String> = used.difference(&listed).collect();
     assert!(missing.is_empty(), "not in the list: {missing:?}");
-    println!("{} parts, of which {} are in the program", listed.len(), used.len());
 }
 
 #[test]
