@@ -26,9 +26,14 @@ struct Serving {
 
 impl Serving {
     fn start(args: &[&str]) -> Self {
+        Self::start_reading("500ms", args)
+    }
+
+    /// One that reads when it starts, and then so often.
+    fn start_reading(every: &str, args: &[&str]) -> Self {
         let home = folder();
         let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
-        command.args(["serve", "--every", "500ms", "--listen", "127.0.0.1:0"]).args(args);
+        command.args(["serve", "--every", every, "--listen", "127.0.0.1:0"]).args(args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut all = String::new();
@@ -314,7 +319,9 @@ fn events_are_posted_as_apiservers_do() {
     log.append("audit.log", 0..2000);
     let store = log.folder.parent().unwrap().join("store");
     let args = ["--store", text(&store), "--k8s-version", "1.36", "--keep-rollups", "10s=20000d"];
-    let mut serving = Serving::start(&args);
+    // It has read, and will not again while it lives: each process counts for itself the events that it reads.
+    let mut serving = Serving::start_reading("1h", &args);
+    serving.wait_ready();
     let batch = |first: usize, last: usize| {
         let (first, last) = (first.to_string(), last.to_string());
         serde_json::to_string_pretty(&oracle(&["list", &log.path("audit.log"), &first, &last])).unwrap()
