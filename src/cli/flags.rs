@@ -4,7 +4,7 @@ use crate::model::input::Dedupe;
 use crate::model::question::Bounds;
 use crate::model::report::Severity;
 use crate::model::time::{self, Micros};
-use crate::model::units::{duration, parse_bytes, parse_duration};
+use crate::model::units::{duration, parse_bytes, parse_duration, parse_share};
 use crate::views::Format;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -257,6 +257,11 @@ pub fn duration_parser(
     examples: &'static str,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
     move |text| parse_length(text, least, examples).map(|micros| Duration::from_micros(micros.unsigned_abs()))
+}
+
+/// Reads a share of up to ten times, as a change, a headroom: `5%`, `0.05`.
+pub fn parse_tenfold_share(text: &str) -> Result<f64, String> {
+    parse_share(text).filter(|share| (0.0..=10.0).contains(share)).ok_or_else(|| "a share: 5%, 0.05".to_owned())
 }
 
 /// Reads how often something is done, or for how long: at least 100 ms.

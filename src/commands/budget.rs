@@ -9,12 +9,11 @@ use crate::analysis::clients::{Clients, named};
 use crate::analysis::metrics::Retention;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::rollup::Rollup;
-use crate::cli::{Context, Error, FailOn, TimeFlags};
+use crate::cli::{Context, Error, FailOn, TimeFlags, parse_tenfold_share};
 use crate::inputs::selection::Selection;
 use crate::inputs::{found, pages, rollup};
 use crate::model::budget::{Checked, Verdict};
 use crate::model::input::InputReport;
-use crate::model::units::parse_share;
 use crate::sources::budget;
 use crate::sources::wanted;
 use crate::views::junit;
@@ -91,12 +90,8 @@ struct InitArgs {
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
     /// Allow this much more than was used.
-    #[arg(long, value_name = "PCT", default_value = "20%", value_parser = share)]
+    #[arg(long, value_name = "PCT", default_value = "20%", value_parser = parse_tenfold_share)]
     headroom: f64,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    parse_share(text).filter(|share| (0.0..=10.0).contains(share)).ok_or_else(|| "a share: 20%, 0.2".to_owned())
 }
 
 /// Runs the command.
@@ -135,11 +130,13 @@ fn check_all(args: &CheckArgs, context: &mut Context<'_>) -> Result<(), Error> {
     let budgets =
         budget::read(&args.budget).map_err(|problem| Error::Usage(plain(&problem.to_string()).into_owned()))?;
     let Read { rollup, facts, inputs } = read(&args.sources, &args.time, context)?;
+    let known = SizeContext::default();
+    let clients = Clients::new(&rollup, None, &known);
     let mut checked: Vec<Checked> = Vec::new();
     let mut ended = Vec::new();
     for one in &budgets {
         let wanted = Wanted { user: &one.user, agent: one.agent.as_deref(), metrics: one.metrics.as_deref() };
-        checked.extend(check(one, &usage(&rollup, &facts, &wanted), context.io.now));
+        checked.extend(check(one, &usage(&rollup, &clients, &facts, &wanted), context.io.now));
         for exception in one.exceptions.iter().filter(|exception| has_ended(exception, context.io.now)) {
             ended.push(format!(
                 "The exception to {} for {} ended on {}: {}.",
@@ -171,7 +168,7 @@ fn init(args: &InitArgs, context: &mut Context<'_>) -> Result<(), Error> {
     let user = named::resolve(&clients, &args.client)
         .map_err(|why| Error::Usage(plain(&format!("--client {}: {why}", args.client)).into_owned()))?;
     let wanted = Wanted { user, agent: args.agent.as_deref(), metrics: args.metrics.as_deref() };
-    let used = usage(&rollup, &facts, &wanted);
+    let used = usage(&rollup, &clients, &facts, &wanted);
     if used.span.is_none() {
         let agent = args.agent.as_deref().unwrap_or_default();
         return Err(Error::Usage(plain(&format!("--agent {agent}: no request of {user} by it")).into_owned()));

@@ -9,7 +9,7 @@ use crate::analysis::compare::{self, Pair, states};
 use crate::analysis::dims::Dim;
 use crate::analysis::filter::Filter;
 use crate::analysis::metrics::Retention;
-use crate::cli::{Context, Error, FailOn, parse_time};
+use crate::cli::{Context, Error, FailOn, parse_tenfold_share, parse_time};
 use crate::inputs::etcd::compared;
 use crate::inputs::rollup::{self, Covered};
 use crate::inputs::selection::Selection;
@@ -18,7 +18,7 @@ use crate::model::episode::Episode;
 use crate::model::input::InputReport;
 use crate::model::question;
 use crate::model::time::{Micros, Span};
-use crate::model::units::{counted, parse_share};
+use crate::model::units::counted;
 use crate::sources::cgroup;
 use crate::sources::find;
 use crate::sources::found::Discovery;
@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long = "where", value_name = "EXPR")]
     filters: Vec<String>,
     /// Ignore changes smaller than this.
-    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = share)]
+    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = parse_tenfold_share)]
     at_least: f64,
     /// Exit with 1 if this metric rose significantly and by more than this (repeatable): rps=10%, clients.rps=30%,
     /// latency.p99_ms=50%, db_bytes=20%; docs/commands/compare.md has all.
@@ -85,10 +85,6 @@ pub struct Args {
 
 /// What `--episode` without an id stands for.
 const HEAVIEST: &str = "heaviest";
-
-fn share(text: &str) -> Result<f64, String> {
-    parse_share(text).filter(|share| (0.0..=10.0).contains(share)).ok_or_else(|| "a share: 5%, 0.05".to_owned())
-}
 
 /// A window that was asked for.
 type WindowBounds = (Option<Micros>, Option<Micros>);

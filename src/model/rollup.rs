@@ -16,6 +16,9 @@ pub const MANIFEST: &str = "manifest.json";
 /// The form of a stored roll-up. What has another form was written by a later plimsoll.
 pub const SCHEMA: &str = "plimsoll.rollup/v1";
 
+/// Writes to one object in a minute from which on `writes` has a row: one each 5 s.
+pub const MIN_MINUTE_WRITES: u32 = 12;
+
 /// A column of some rows.
 #[derive(Debug)]
 pub enum Cells<'t> {

@@ -3,6 +3,7 @@
 
 use crate::model::budget::{Budget, Exception, Rule};
 use crate::model::problem::{Problem, ProblemKind};
+use crate::model::rollup::MIN_MINUTE_WRITES;
 use crate::model::time::{Micros, SECOND};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -12,9 +13,6 @@ use std::path::Path;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Of a file.
 const MAX_BUDGETS: usize = 10_000;
-
-/// Limits below this are of no use: fewer writes to an object in a minute are not counted.
-pub const MIN_WRITES_LIMIT: f64 = 12.0;
 
 const API_VERSION: &str = "plimsoll.io/v1alpha1";
 const KIND: &str = "Budget";
@@ -107,10 +105,11 @@ fn budget(file: File) -> Result<Budget, Problem> {
         return Err(Problem::setting("it is empty").at("limits"));
     }
     limits.sort_by_key(|(rule, _)| *rule);
-    if let Some((rule, limit)) =
-        limits.iter().find(|(rule, limit)| *rule == Rule::WritesPerObjectPerMinute && *limit < MIN_WRITES_LIMIT)
+    if let Some((rule, limit)) = limits
+        .iter()
+        .find(|(rule, limit)| *rule == Rule::WritesPerObjectPerMinute && *limit < f64::from(MIN_MINUTE_WRITES))
     {
-        let what = format!("{limit}: fewer than {MIN_WRITES_LIMIT} writes in a minute are not counted");
+        let what = format!("{limit}: fewer than {MIN_MINUTE_WRITES} writes in a minute are not counted");
         return Err(Problem::setting(what).at(format!("limits: {}", rule.name())));
     }
     let mut exceptions = Vec::new();

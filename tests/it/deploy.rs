@@ -1,30 +1,19 @@
 //! `samples/deploy`: what would run in a cluster is what the program takes, and what it may read is what it reads.
 
 use crate::lab::Lab;
-use crate::support::{folder, plimsoll, root, sample, write};
+use crate::support::{folder, kustomization, plimsoll, root, sample, write};
 use plimsoll::app::Cli;
 use plimsoll::sources::alerts;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// All objects of the kustomization, by file.
-fn objects() -> Vec<(String, Value)> {
-    let folder = root().join("samples/deploy");
-    let read =
-        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let kustomization: Value = serde_yaml_ng::from_str(&read("kustomization.yaml")).unwrap();
-    let mut objects = Vec::new();
-    for name in kustomization["resources"].as_array().unwrap() {
-        let name = name.as_str().unwrap();
-        for document in serde_yaml_ng::Deserializer::from_str(&read(name)) {
-            objects.push((name.to_owned(), serde::Deserialize::deserialize(document).unwrap()));
-        }
-    }
-    objects
+/// All objects of the kustomization.
+fn objects() -> Vec<Value> {
+    kustomization(&root().join("samples/deploy"))
 }
 
-fn of_kind<'o>(objects: &'o [(String, Value)], kind: &str) -> Vec<&'o Value> {
-    let found: Vec<&Value> = objects.iter().map(|(_, object)| object).filter(|object| object["kind"] == kind).collect();
+fn of_kind<'o>(objects: &'o [Value], kind: &str) -> Vec<&'o Value> {
+    let found: Vec<&Value> = objects.iter().filter(|object| object["kind"] == kind).collect();
     assert!(!found.is_empty(), "there is no {kind}");
     found
 }
@@ -112,7 +101,7 @@ fn resource(path: &str) -> (String, String, String) {
 }
 
 /// What a service account may list, by group, resource and namespace; and the paths that it may get.
-fn allowed(objects: &[(String, Value)], account: &str) -> (BTreeSet<(String, String, String)>, BTreeSet<String>) {
+fn allowed(objects: &[Value], account: &str) -> (BTreeSet<(String, String, String)>, BTreeSet<String>) {
     let (mut lists, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for binding in [of_kind(objects, "ClusterRoleBinding"), of_kind(objects, "RoleBinding")].concat() {
         if !binding["subjects"].as_array().unwrap().iter().any(|subject| subject["name"] == account) {

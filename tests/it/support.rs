@@ -269,3 +269,15 @@ pub(crate) fn none(faults: &[String]) {
     let first: Vec<&str> = faults.iter().take(20).map(String::as_str).collect();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), first.join("\n"));
 }
+
+/// All objects of the kustomization in a folder.
+pub(crate) fn kustomization(folder: &Path) -> Vec<Value> {
+    let read =
+        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let kustomization: Value = serde_yaml_ng::from_str(&read("kustomization.yaml")).unwrap();
+    let files = kustomization["resources"].as_array().unwrap().iter().map(|name| read(name.as_str().unwrap()));
+    let documents = |text: String| -> Vec<Value> {
+        serde_yaml_ng::Deserializer::from_str(&text).map(|one| serde::Deserialize::deserialize(one).unwrap()).collect()
+    };
+    files.flat_map(documents).collect()
+}

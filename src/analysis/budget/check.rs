@@ -39,7 +39,8 @@ pub fn check(budget: &Budget, usage: &Usage, now: Micros) -> Vec<Checked> {
         let most = for_all.max_by(|a, b| a.max.total_cmp(&b.max));
         let checked =
             |resource: Option<&String>, allowed: f64, excepted: Option<&Exception>, takes: &dyn Fn(&str) -> bool| {
-                let (verdict, count) = verdict(used, allowed, excepted, takes);
+                let (count, resources) = used.most(takes);
+                let verdict = verdict(count, used.missing.is_some(), allowed, excepted);
                 Checked {
                     budget: budget.name.clone(),
                     client: client(budget),
@@ -47,9 +48,9 @@ pub fn check(budget: &Budget, usage: &Usage, now: Micros) -> Vec<Checked> {
                     rule: *rule,
                     resource: resource.cloned(),
                     allowed,
-                    used: count,
+                    used: (verdict != Verdict::Unknown || count > 0.0).then_some(count),
                     verdict,
-                    detail: detail(*rule, used, verdict, excepted, takes),
+                    detail: detail(*rule, used, verdict, excepted, &resources),
                 }
             };
         all.push(checked(None, *limit, most.copied(), &|resource| !apart(resource)));
@@ -63,21 +64,16 @@ pub fn check(budget: &Budget, usage: &Usage, now: Micros) -> Vec<Checked> {
 }
 
 /// What was seen decides where it is too much; to be within takes evidence of all of it.
-fn verdict(
-    used: &Used,
-    limit: f64,
-    excepted: Option<&Exception>,
-    takes: &dyn Fn(&str) -> bool,
-) -> (Verdict, Option<f64>) {
-    let (count, _) = used.most(takes);
-    let verdict = match (count > limit, excepted) {
-        (true, Some(exception)) if count <= exception.max && used.missing.is_none() => Verdict::Excepted,
-        (true, Some(exception)) if count <= exception.max => Verdict::Unknown,
-        (true, _) => Verdict::Exceeded,
-        (false, _) if used.missing.is_some() => Verdict::Unknown,
-        (false, _) => Verdict::Within,
-    };
-    (verdict, (verdict != Verdict::Unknown || count > 0.0).then_some(count))
+fn verdict(count: f64, is_partial: bool, limit: f64, excepted: Option<&Exception>) -> Verdict {
+    if count > excepted.map_or(limit, |exception| exception.max.max(limit)) {
+        Verdict::Exceeded
+    } else if is_partial {
+        Verdict::Unknown
+    } else if count > limit {
+        Verdict::Excepted
+    } else {
+        Verdict::Within
+    }
 }
 
 fn detail(
@@ -85,14 +81,13 @@ fn detail(
     used: &Used,
     verdict: Verdict,
     excepted: Option<&Exception>,
-    takes: &dyn Fn(&str) -> bool,
+    resources: &[(&str, f64)],
 ) -> String {
     let mut parts = Vec::new();
     if let Some(missing) = used.missing.as_ref().filter(|_| verdict == Verdict::Unknown) {
         parts.push(missing.clone());
     }
     if rule.is_by_resource() && verdict != Verdict::Unknown {
-        let (_, resources) = used.most(takes);
         let named = resources.iter().take(MAX_NAMED).map(|(resource, count)| {
             let resource = if resource.is_empty() { "no resource" } else { resource };
             format!("{resource} {}", shown(*count))

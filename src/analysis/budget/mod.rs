@@ -7,20 +7,20 @@ pub mod check;
 pub mod proposed;
 pub mod report;
 
+use super::clients::{Clients, Profile, listing};
 use super::dims::{folded, short_user};
 use super::metrics::catalogue::{Metric, Part};
 use super::metrics::facts::{Component, Facts, Instance};
-use super::rollup::read::{RequestKey, TrafficRow, Who};
-use super::rollup::{Fact, Rollup};
+use super::rollup::read::{Addresses, TrafficRow, Who};
+use super::rollup::{Fact, RETRY_AFTER, Rollup};
 use crate::model::budget::Rule;
+use crate::model::registry::qualified;
 use crate::model::time::{Micros, SECOND, Span};
 use crate::model::units::{counted, duration, grouped};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The client's first minute, in µs: LISTs within it are those of its start.
 const STARTUP: Micros = 60 * SECOND;
-/// A retry sooner than this (µs) did not wait: apiservers answer 429 with a Retry-After of a second or more.
-const WAITED: u64 = 1_000_000;
 /// Seconds of the slots in which rules count.
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
@@ -93,40 +93,35 @@ impl Used {
 }
 
 /// What a client used.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
     pub requests: u64,
     /// First and last `at` of the client; `None` where it has no request.
     pub span: Option<Span>,
-    pub rules: BTreeMap<Rule, Used>,
+    /// In the order of [`Rule::ALL`].
+    rules: [Used; Rule::ALL.len()],
 }
 
 impl Usage {
     /// Of a rule.
     pub fn of(&self, rule: Rule) -> &Used {
-        static NOTHING: Used = Used { slots: BTreeMap::new(), is_of_one: false, missing: None };
-        self.rules.get(&rule).unwrap_or(&NOTHING)
+        &self.rules[rule as usize]
+    }
+
+    fn of_mut(&mut self, rule: Rule) -> &mut Used {
+        &mut self.rules[rule as usize]
     }
 }
 
-/// A resource as budgets name it.
-fn named((group, resource): (&str, &str)) -> String {
-    match (group, resource) {
-        (_, "") => String::new(),
-        ("", resource) => resource.to_owned(),
-        (group, resource) => format!("{resource}.{group}"),
-    }
-}
-
-/// Whether the client asks for more than the first page of a LIST here, or for a LIST as a stream.
+/// Whether the client asks for the first page of a LIST here, or for a LIST as a stream.
 fn begins_list(row: &TrafficRow<'_>) -> bool {
-    let Some(shape) = row.shape else { return false };
-    row.verb == "list" && !shape.continued || row.verb == "watch" && shape.initial_events
+    listing(row, None).is_some_and(|list| !list.further_page)
+        || row.verb == "watch" && row.shape.is_some_and(|shape| shape.initial_events)
 }
 
-/// Whether an update or a patch was done.
-fn is_write(row: &RequestKey<'_>) -> bool {
-    matches!(row.verb, "update" | "patch") && row.code.is_some_and(|code| (200..300).contains(&code))
+/// Whether it is an update or a patch.
+fn is_write(row: &TrafficRow<'_>) -> bool {
+    matches!(row.verb, "update" | "patch")
 }
 
 /// Whether reconciling asks for it: not what runs beside it, as leases, events, watches and discovery.
@@ -136,137 +131,118 @@ fn is_work(row: &TrafficRow<'_>) -> bool {
     row.verb != "watch" && !beside
 }
 
-/// What a client used of everything that budgets limit.
-pub fn usage(rollup: &Rollup, facts: &Facts, wanted: &Wanted<'_>) -> Usage {
-    let subjects = rollup.subjects();
-    let is_own: Vec<bool> = subjects.iter().map(|(who, _)| wanted.is(who)).collect();
-    let names: Vec<String> = subjects.iter().map(|(_, what)| named(*what)).collect();
-    let tile = rollup.tile_seconds();
-    let span = rollup
-        .clients()
-        .filter(|client| wanted.is(&client.who))
-        .map(|client| client.span)
-        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    let mut used: BTreeMap<Rule, Used> = Rule::ALL.into_iter().map(|rule| (rule, Used::default())).collect();
-    let mut of = |rule: Rule, change: &dyn Fn(&mut Used)| {
-        if let Some(used) = used.get_mut(&rule) {
-            change(used);
-        }
+/// What a client used of everything that budgets limit; `clients` are those of the roll-up.
+pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wanted<'_>) -> Usage {
+    let own: Vec<&Profile<'_>> = clients.list.iter().filter(|profile| wanted.is(&profile.who)).collect();
+    let spans = own.iter().map(|profile| profile.about.span);
+    let Some(span) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+        let mut nothing = Usage::default();
+        nothing.rules.iter_mut().for_each(|used| used.lacks("the sources hold no request of this client"));
+        return nothing;
     };
-    of(Rule::WritesPerObjectPerMinute, &|used| used.is_of_one = true);
-    let begin = span.map_or(0, |(first, _)| first);
-    let copies = copies(rollup, &is_own);
-    let (mut requests, mut writes, mut bodies) = (0, 0, 0);
-    let mut verbs: BTreeSet<&str> = BTreeSet::new();
-    let rows: Vec<TrafficRow<'_>> = rollup.traffic().collect();
-    for row in &rows {
-        if matches!(row.verb, "list" | "watch" | "update" | "patch") {
-            verbs.insert(if matches!(row.verb, "update" | "patch") { "write" } else { row.verb });
-        }
-        if !is_own[row.subject] {
-            continue;
-        }
-        let (resource, count) = (names[row.subject].as_str(), row.requests as f64);
-        let at = row.tile * SECOND;
-        let is_startup = at < begin + STARTUP;
-        requests += row.requests;
-        of(Rule::RequestsPerMinute, &|used| used.add(resource, row.tile.div_euclid(MINUTE), count));
-        if begins_list(row) && is_startup {
-            of(Rule::StartupLists, &|used| used.add(resource, 0, count / copies));
-        }
-        let is_full = row.verb == "list" && row.shape.is_some_and(|shape| !shape.limit && !shape.continued);
-        if is_full && !is_startup {
-            of(Rule::FullLists, &|used| used.add(resource, row.tile.div_euclid(HOUR), count));
-        }
-        if row.verb == "watch" && row.shape.is_some_and(|shape| !shape.bookmarks) {
-            of(Rule::WatchesWithoutBookmarks, &|used| used.add(resource, row.tile.div_euclid(HOUR), count));
-        }
-        if is_write(row) {
-            writes += row.requests;
-            bodies += row.bodies()[0];
-        }
-    }
-    for (tile, subject, fact, gaps) in rollup.facts().filter(|(_, subject, ..)| is_own[*subject]) {
-        let (rule, count) = match fact {
-            Fact::NoChange => (Rule::NoOpWrites, gaps.count()),
-            Fact::Retry429 => (Rule::EarlyRetries, gaps.below(WAITED)),
-            _ => continue,
-        };
-        of(rule, &|used| used.add(&names[subject], tile.div_euclid(HOUR), count as f64));
-    }
-    for row in rollup.writes().filter(|row| is_own[row.subject]) {
-        let count = row.writes as f64;
-        of(Rule::WritesPerObjectPerMinute, &|used| used.most_of(&names[row.subject], row.minute, count));
-    }
-    for row in rollup.deprecated().filter(|row| wanted.is(&row.who)) {
-        let version = format!("{} {}", row.version, row.resource);
-        of(Rule::DeprecatedApis, &|used| used.add(&version, 0, row.requests as f64));
-    }
-    // What the log does not show.
-    let Some((first, last)) = span.filter(|_| requests > 0) else {
-        for rule in Rule::ALL {
-            of(rule, &|used| used.lacks("the sources hold no request of this client"));
-        }
-        return Usage { requests, span: None, rules: used };
-    };
-    let hidden = |verb: &str| format!("nobody's {verb} requests are in the log: its audit policy leaves them out");
-    if !verbs.contains("list") && !verbs.contains("watch") {
-        of(Rule::StartupLists, &|used| used.lacks(hidden("list")));
-    }
-    if !verbs.contains("list") {
-        of(Rule::FullLists, &|used| used.lacks(hidden("list")));
-    }
-    if !verbs.contains("watch") {
-        of(Rule::WatchesWithoutBookmarks, &|used| used.lacks(hidden("watch")));
-    }
-    if !verbs.contains("write") {
-        of(Rule::NoOpWrites, &|used| used.lacks(hidden("update and patch")));
-        of(Rule::WritesPerObjectPerMinute, &|used| used.lacks(hidden("update and patch")));
-    }
-    if last - first < STARTUP {
-        let seen =
-            format!("only {} of the client are in the log, and its first minute is its start", duration(last - first));
-        of(Rule::FullLists, &|used| used.lacks(seen.clone()));
-    }
-    if bodies < writes {
-        let part = format!(
-            "{} of {} updates and patches have no response body; audit this client at level RequestResponse",
-            grouped(writes - bodies),
-            grouped(writes)
-        );
-        of(Rule::NoOpWrites, &|used| used.lacks(part.clone()));
-    }
+    let mut usage = Usage { span: Some(span), ..Usage::default() };
+    count(&own, span.0, &mut usage);
+    look_for_gaps(&own, clients, &mut usage);
     if rollup.without().any(|table| table == "writes") {
-        of(Rule::WritesPerObjectPerMinute, &|used| {
-            used.lacks("the roll-up is of an older version, without writes by minute")
-        });
-    }
-    if tile > MINUTE {
-        let long = format!("the sources are counted in tiles of {}", duration(tile * SECOND));
-        for rule in [Rule::StartupLists, Rule::FullLists, Rule::RequestsPerMinute] {
-            of(rule, &|used| used.lacks(long.clone()));
-        }
+        let what = "the roll-up is of an older version, without writes by minute";
+        usage.of_mut(Rule::WritesPerObjectPerMinute).lacks(what);
     }
     let folded = rollup.folded();
     if folded > 0 {
         let some = format!("{} of clients that are not kept apart", counted(folded, "request"));
         for rule in Rule::ALL.into_iter().filter(|rule| *rule != Rule::DeprecatedApis) {
-            of(rule, &|used| used.lacks(some.clone()));
+            usage.of_mut(rule).lacks(some.clone());
         }
     }
-    let reconciles = reconciles(facts, wanted, &rows, &is_own, tile);
-    of(Rule::RequestsPerReconcile, &|used| match &reconciles {
-        Ratio::PerItem(ratio) => used.add("", 0, *ratio),
-        Ratio::Missing(what) => used.lacks(what.clone()),
-    });
-    Usage { requests, span: Some((first, last)), rules: used }
+    match reconciles(facts, wanted, &own, clients.tile) {
+        Ratio::PerItem(ratio) => usage.of_mut(Rule::RequestsPerReconcile).add("", 0, ratio),
+        Ratio::Missing(what) => usage.of_mut(Rule::RequestsPerReconcile).lacks(what),
+    }
+    usage
 }
 
-/// How many copies of the client there were, by the addresses that its requests came from; at least one.
-fn copies(rollup: &Rollup, is_own: &[bool]) -> f64 {
-    let mut all = super::rollup::read::Addresses::default();
-    rollup.addresses().filter(|(subject, _)| is_own[*subject]).for_each(|(_, own)| all.merge(&own));
-    all.count().max(1) as f64
+/// Counts what the client did; `begin` is its first `at`.
+fn count(own: &[&Profile<'_>], begin: Micros, usage: &mut Usage) {
+    let mut addresses = Addresses::default();
+    own.iter().for_each(|profile| addresses.merge(&profile.addresses));
+    let copies = addresses.count().max(1) as f64;
+    usage.of_mut(Rule::WritesPerObjectPerMinute).is_of_one = true;
+    for profile in own {
+        usage.requests += profile.requests;
+        for ((group, resource), one) in &profile.uses {
+            let resource = qualified(group, resource);
+            for row in &one.rows {
+                let (hour, count) = (row.tile.div_euclid(HOUR), row.requests as f64);
+                let is_startup = row.tile * SECOND < begin + STARTUP;
+                usage.of_mut(Rule::RequestsPerMinute).add(&resource, row.tile.div_euclid(MINUTE), count);
+                if is_startup && begins_list(row) {
+                    usage.of_mut(Rule::StartupLists).add(&resource, 0, count / copies);
+                }
+                if !is_startup && listing(row, None).is_some_and(|list| list.full) {
+                    usage.of_mut(Rule::FullLists).add(&resource, hour, count);
+                }
+                if row.verb == "watch" && row.shape.is_some_and(|shape| !shape.bookmarks) {
+                    usage.of_mut(Rule::WatchesWithoutBookmarks).add(&resource, hour, count);
+                }
+            }
+            for (tile, fact, gaps) in &one.facts {
+                let (rule, count) = match fact {
+                    Fact::NoChange => (Rule::NoOpWrites, gaps.count()),
+                    Fact::Retry429 => (Rule::EarlyRetries, gaps.below(RETRY_AFTER)),
+                    _ => continue,
+                };
+                usage.of_mut(rule).add(&resource, tile.div_euclid(HOUR), count as f64);
+            }
+            for row in &one.written {
+                usage.of_mut(Rule::WritesPerObjectPerMinute).most_of(&resource, row.minute, row.writes as f64);
+            }
+        }
+        for row in &profile.deprecated {
+            let version = format!("{} {}", row.version, row.resource);
+            usage.of_mut(Rule::DeprecatedApis).add(&version, 0, row.requests as f64);
+        }
+    }
+}
+
+/// Says of each rule what the log does not show.
+fn look_for_gaps(own: &[&Profile<'_>], clients: &Clients<'_>, usage: &mut Usage) {
+    let has = |is: &dyn Fn(&TrafficRow<'_>) -> bool| clients.list.iter().any(|profile| profile.rows().any(is));
+    let (lists, watches) = (has(&|row| row.verb == "list"), has(&|row| row.verb == "watch"));
+    let hidden = |verb: &str| format!("nobody's {verb} requests are in the log: its audit policy leaves them out");
+    if !lists && !watches {
+        usage.of_mut(Rule::StartupLists).lacks(hidden("list"));
+    }
+    if !lists {
+        usage.of_mut(Rule::FullLists).lacks(hidden("list"));
+    }
+    if !watches {
+        usage.of_mut(Rule::WatchesWithoutBookmarks).lacks(hidden("watch"));
+    }
+    if !has(&is_write) {
+        usage.of_mut(Rule::NoOpWrites).lacks(hidden("update and patch"));
+        usage.of_mut(Rule::WritesPerObjectPerMinute).lacks(hidden("update and patch"));
+    }
+    if let Some((first, last)) = usage.span.filter(|(first, last)| last - first < STARTUP) {
+        let seen = duration(last - first);
+        let part = format!("only {seen} of the client are in the log, and its first minute is its start");
+        usage.of_mut(Rule::FullLists).lacks(part);
+    }
+    let is_done = |row: &&TrafficRow<'_>| is_write(row) && row.code.is_some_and(|code| (200..300).contains(&code));
+    let done = own.iter().flat_map(|profile| profile.rows()).filter(is_done);
+    let (writes, bodies) = done.fold((0, 0), |sum, row| (sum.0 + row.requests, sum.1 + row.bodies()[0]));
+    if bodies < writes {
+        usage.of_mut(Rule::NoOpWrites).lacks(format!(
+            "{} of {} updates and patches have no response body; audit this client at level RequestResponse",
+            grouped(writes - bodies),
+            grouped(writes)
+        ));
+    }
+    if clients.tile > MINUTE {
+        let long = format!("the sources are counted in tiles of {}", duration(clients.tile * SECOND));
+        for rule in [Rule::StartupLists, Rule::FullLists, Rule::RequestsPerMinute] {
+            usage.of_mut(rule).lacks(long.clone());
+        }
+    }
 }
 
 /// Requests for each item, or what is missing to know.
@@ -276,7 +252,7 @@ enum Ratio {
 }
 
 /// Requests for each item that the client's work queues handed out, in the time in which its pages counted.
-fn reconciles(facts: &Facts, wanted: &Wanted<'_>, rows: &[TrafficRow<'_>], is_own: &[bool], tile: i64) -> Ratio {
+fn reconciles(facts: &Facts, wanted: &Wanted<'_>, own: &[&Profile<'_>], tile: i64) -> Ratio {
     let is_of = |instance: &Instance| match wanted.metrics {
         Some(name) => instance.name == name,
         None => match wanted.user {
@@ -285,9 +261,9 @@ fn reconciles(facts: &Facts, wanted: &Wanted<'_>, rows: &[TrafficRow<'_>], is_ow
             _ => instance.component == Component::Other,
         },
     };
-    let own: Vec<usize> = (0..facts.instances.len()).filter(|place| is_of(&facts.instances[*place])).collect();
-    let done = facts.increase_of(Metric::QueueWork, Part::Count, |fact| own.contains(&fact.instance));
-    let Some(done) = done.filter(|_| !own.is_empty()) else {
+    let places: Vec<usize> = (0..facts.instances.len()).filter(|place| is_of(&facts.instances[*place])).collect();
+    let done = facts.increase_of(Metric::QueueWork, Part::Count, |fact| places.contains(&fact.instance));
+    let Some(done) = done.filter(|_| !places.is_empty()) else {
         return Ratio::Missing(match wanted.metrics {
             Some(name) => format!("no metrics page of {name} with workqueue_work_duration_seconds among the sources"),
             None => "no metrics page of the client with workqueue_work_duration_seconds among the sources".to_owned(),
@@ -300,14 +276,11 @@ fn reconciles(facts: &Facts, wanted: &Wanted<'_>, rows: &[TrafficRow<'_>], is_ow
         Some(start) => (start * 1e6) as Micros,
         None => instance.from,
     };
-    let from = own.iter().map(|place| begin(&facts.instances[*place])).min().unwrap_or(0);
-    let to = own.iter().map(|place| facts.instances[*place].to).max().unwrap_or(0);
+    let from = places.iter().map(|place| begin(&facts.instances[*place])).min().unwrap_or(0);
+    let to = places.iter().map(|place| facts.instances[*place].to).max().unwrap_or(0);
     // A tile counts where its middle lies in the time.
     let middle = |row: &TrafficRow<'_>| row.tile * SECOND + tile * SECOND / 2;
-    let sent: u64 = rows
-        .iter()
-        .filter(|row| is_own[row.subject] && is_work(row) && (from..to).contains(&middle(row)))
-        .map(|row| row.requests)
-        .sum();
+    let rows = own.iter().flat_map(|profile| profile.rows());
+    let sent: u64 = rows.filter(|row| is_work(row) && (from..to).contains(&middle(row))).map(|row| row.requests).sum();
     Ratio::PerItem(sent as f64 / done)
 }

@@ -3,11 +3,9 @@
 use super::check::shown;
 use super::{Usage, Wanted};
 use crate::model::budget::Rule;
+use crate::model::rollup::MIN_MINUTE_WRITES;
 use crate::model::time;
 use std::fmt::Write as _;
-
-/// Writes to one object in a minute that a budget allows at least: fewer are not counted.
-const MIN_WRITES: f64 = 12.0;
 
 /// The limit for what was used: with headroom, in whole numbers; what is not used at all stays forbidden.
 fn limit(rule: Rule, used: f64, headroom: f64) -> f64 {
@@ -15,7 +13,7 @@ fn limit(rule: Rule, used: f64, headroom: f64) -> f64 {
     match rule {
         // In tenths.
         Rule::RequestsPerReconcile => (more * 10.0).ceil() / 10.0,
-        Rule::WritesPerObjectPerMinute => more.ceil().max(MIN_WRITES),
+        Rule::WritesPerObjectPerMinute => more.ceil().max(f64::from(MIN_MINUTE_WRITES)),
         _ => more.ceil(),
     }
 }

@@ -28,7 +28,7 @@ pub struct Clients<'r> {
     /// First and last `at`, in µs.
     pub span: (Micros, Micros),
     /// The length of a tile in seconds.
-    tile: i64,
+    pub(super) tile: i64,
     /// Requests of all clients, also of those that are not kept apart.
     pub requests: u64,
     /// The apiservers' version, where it is known.
@@ -56,11 +56,11 @@ pub struct Profile<'r> {
     /// Requests by the second (from 6 h on: tile) in which they arrived.
     arrivals: BTreeMap<i64, u64>,
     /// Where its requests came from.
-    addresses: Addresses,
+    pub(super) addresses: Addresses,
     /// What it did with each resource.
     pub uses: BTreeMap<What<'r>, Use<'r>>,
     /// What it sent to deprecated APIs.
-    deprecated: Vec<DeprecatedRow<'r>>,
+    pub(super) deprecated: Vec<DeprecatedRow<'r>>,
     /// What its LISTs return.
     pub cost: Cost,
 }
@@ -68,12 +68,13 @@ pub struct Profile<'r> {
 /// What a client did with one resource.
 #[derive(Debug, Default)]
 pub struct Use<'r> {
-    rows: Vec<TrafficRow<'r>>,
-    facts: Vec<(i64, Fact, &'r Histogram)>,
+    pub(super) rows: Vec<TrafficRow<'r>>,
+    /// Tile, fact, and gaps in µs.
+    pub(super) facts: Vec<(i64, Fact, &'r Histogram)>,
     addresses: Addresses,
     objects: Vec<ObjectRow<'r>>,
     /// Minutes in which it wrote one object again and again.
-    written: Vec<WritesRow<'r>>,
+    pub(super) written: Vec<WritesRow<'r>>,
     /// Requests by the second (from 6 h on: tile) in which they arrived.
     arrivals: Vec<(i64, u64)>,
     lists_at_once: AtOnce,
@@ -188,7 +189,7 @@ impl<'r> Profile<'r> {
     }
 
     /// All rows, whatever the resource.
-    fn rows(&self) -> impl Iterator<Item = &TrafficRow<'r>> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &TrafficRow<'r>> {
         self.uses.values().flat_map(|one| &one.rows)
     }
 
@@ -286,7 +287,7 @@ fn succeeded(row: &TrafficRow<'_>) -> bool {
 }
 
 /// What kind of LIST a row is; `None` if it is none.
-fn listing(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
+pub(super) fn listing(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
     let shape = row.shape.filter(|_| row.verb == "list")?;
     let (group, resource) = row.what;
     Some(Listing {
@@ -303,11 +304,11 @@ fn first_page(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
 
 /// What kind of LIST a request is.
 #[derive(Debug, Clone, Copy)]
-struct Listing {
+pub(super) struct Listing {
     /// Asked for all objects at once.
-    full: bool,
+    pub(super) full: bool,
     /// A page that is not the first.
-    further_page: bool,
+    pub(super) further_page: bool,
     /// Who answers.
     route: Route,
 }

@@ -35,7 +35,7 @@ mod writers;
 
 pub use extras_stored::{AlternationRow, WritesRow};
 pub use observe::{Batch, Observer, Timeout};
-pub use rows::Fact;
+pub use rows::{Fact, RETRY_AFTER};
 pub use tables::Rollup;
 pub use tiles::tile_for;
 

@@ -114,6 +114,9 @@ impl Row for Pulse {
     }
 }
 
+/// Retries sooner than this (µs) have not waited: apiservers answer 429 with a Retry-After of a second or more.
+pub const RETRY_AFTER: u64 = 1_000_000;
+
 /// A fact that needs the order of events. Its number is part of a row's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {

@@ -5,16 +5,14 @@
 
 use super::keys::{Keys, OTHER_SYMBOL, TrafficKey};
 use super::sequences::Memory;
+use crate::model::rollup::MIN_MINUTE_WRITES;
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND, together};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
-/// Writes in a minute from which on a row is kept: one each 5 s.
-const BUSY: u32 = 12;
-
-/// The same in the first minute and the last of a roll-up, which parts may share.
-const BUSY_AT_THE_ENDS: u32 = BUSY / 2;
+/// Writes from which on a row is kept in the first minute and the last of a roll-up, which parts may share.
+const BUSY_AT_THE_ENDS: u32 = MIN_MINUTE_WRITES / 2;
 
 /// Rows of `writes`: those with most writes.
 const MAX_WRITES: usize = 20_000;
@@ -222,7 +220,8 @@ impl Writers {
             && (minute + 1).saturating_mul(MINUTE) <= released
         {
             let counts = self.open.remove(&minute).unwrap_or_default();
-            let least = if is_end || first.is_none_or(|first| minute <= first) { BUSY_AT_THE_ENDS } else { BUSY };
+            let least =
+                if is_end || first.is_none_or(|first| minute <= first) { BUSY_AT_THE_ENDS } else { MIN_MINUTE_WRITES };
             for ((_, client), key) in self.named.extract_if(|(own, _), _| *own == minute) {
                 if let Some(count) = counts.get(&client).filter(|count| **count >= least) {
                     *self.writes.entry((minute, key)).or_default() += u64::from(*count);
@@ -262,7 +261,7 @@ impl Writers {
         self.close(Micros::MAX, span.map(|(first, _)| first), keys);
         let ends: HashSet<i64> =
             span.into_iter().flat_map(|(first, last)| [first, last]).map(|at| at.div_euclid(MINUTE)).collect();
-        self.writes.retain(|(minute, _), writes| *writes >= u64::from(BUSY) || ends.contains(minute));
+        self.writes.retain(|(minute, _), writes| *writes >= u64::from(MIN_MINUTE_WRITES) || ends.contains(minute));
         self.fold_writes(MAX_WRITES, keys);
         self.fold_pairs(MAX_PAIRS, keys);
         let mut writes: Vec<Busy> =

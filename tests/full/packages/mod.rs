@@ -1,7 +1,7 @@
 //! What is published (`packages/release`, whose result lies in target/packages): sizes, what is within, and that it
 //! runs where nothing but it is installed.
 
-use crate::support::{folder, root};
+use crate::support::{folder, kustomization, root};
 use plimsoll::app::Cli;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,16 +76,7 @@ fn by_name(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> 
 
 #[test]
 fn the_chart_renders_what_the_kustomization_creates() {
-    let deploy = root().join("samples/deploy");
-    let read = |name: &str| std::fs::read_to_string(deploy.join(name)).unwrap();
-    let kustomization: Value = serde_yaml_ng::from_str(&read("kustomization.yaml")).unwrap();
-    let mut expected = Vec::new();
-    for name in kustomization["resources"].as_array().unwrap() {
-        for document in serde_yaml_ng::Deserializer::from_str(&read(name.as_str().unwrap())) {
-            expected.push(<Value as serde::Deserialize>::deserialize(document).unwrap());
-        }
-    }
-    let mut expected = by_name(expected);
+    let mut expected = by_name(kustomization(&root().join("samples/deploy")));
     // Helm itself makes the namespace.
     assert!(expected.remove("Namespace /plimsoll").is_some());
     for object in expected.values_mut() {
@@ -189,7 +180,9 @@ fn the_debian_package_installs_runs_and_goes() {
     printed("dpkg", &["--install", text(&package)]);
     let version = printed("/usr/bin/plimsoll", &["--version"]);
     let as_plugin = printed("/usr/bin/kubectl-plimsoll", &["--version"]);
-    let verdict = printed("/usr/bin/plimsoll", &["report", text(&root().join("samples/list-storm")), "-o", "json"]);
+    let config = "/usr/share/doc/plimsoll/examples/config.toml";
+    let sample = root().join("samples/list-storm");
+    let verdict = printed("/usr/bin/plimsoll", &["--config", config, "report", text(&sample), "-o", "json"]);
     let manual = printed("man", &["--path", "plimsoll-quota-alert"]);
     let listed = printed("dpkg", &["--listfiles", "plimsoll"]);
     let units: Vec<&str> =

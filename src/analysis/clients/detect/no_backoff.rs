@@ -2,14 +2,12 @@
 
 use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
-use crate::analysis::rollup::Fact;
+use crate::analysis::rollup::{Fact, RETRY_AFTER};
 use crate::model::histogram::Histogram;
 use crate::model::report::Severity;
 use crate::model::units::{counted, duration, percent};
 use serde_json::json;
 
-/// Retries sooner than this (µs) have not waited: Retry-After is a second or more.
-const WAITED: u64 = 1_000_000;
 /// Fewer are no habit.
 const RETRIES: u64 = 10;
 /// Of all retries.
@@ -27,7 +25,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
                 tiles.push((*tile, some.count()));
             }
         }
-        let soon = gaps.below(WAITED);
+        let soon = gaps.below(RETRY_AFTER);
         let share = soon as f64 / gaps.count().max(1) as f64;
         if soon < RETRIES || share < SHARE {
             continue;
