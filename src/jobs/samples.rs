@@ -5,11 +5,17 @@ use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::scrape::{Rates, Scrape, Scraping};
 use crate::analysis::quota::collect;
 use crate::cli::{Context, Error, KubeFlags};
+use crate::model::apf::Request;
+#[cfg(feature = "live")]
+use crate::model::apf::Rows;
 use crate::model::memory::Sample as Memory;
 use crate::model::names::{CGROUP_MEMORY, NAMESPACE_USAGE};
+use crate::model::objects::{Namespace, Objects};
 use crate::model::sample::Sample;
 use crate::model::series::Series;
 use crate::model::time::Micros;
+#[cfg(feature = "live")]
+use crate::sources::apf;
 use crate::sources::arguments::is_live;
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::find;
@@ -26,6 +32,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Samples as they are written.
 pub(crate) type Samples = Vec<(Series, Micros, f64)>;
+
+/// What one round took.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// What is stored.
+    pub(crate) samples: Samples,
+    /// Memory of cgroups, all that the kernel shows.
+    pub(crate) groups: Vec<Memory>,
+    /// Namespaces by name, where objects were listed.
+    pub(crate) namespaces: Option<BTreeMap<String, Namespace>>,
+    /// Requests that wait or execute in any apiserver, and when, where apiservers say it and it is asked for.
+    pub(crate) requests: Option<(Micros, Vec<Request>)>,
+}
 
 /// What is remembered from one round, and from one run, to the next: in the store's folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +68,11 @@ pub(crate) struct Taker<'a> {
     warned: HashSet<String>,
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "objects can be read only from a cluster"))]
     listed: Option<std::time::Instant>,
+    /// Whether the cluster is asked.
+    with_cluster: bool,
+    /// Whether its apiservers are asked for the requests that they hold.
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "requests can be read only from a cluster"))]
+    with_requests: bool,
     #[cfg(feature = "live")]
     cluster: Option<crate::sources::live::Cluster>,
 }
@@ -102,14 +126,22 @@ impl<'a> Taker<'a> {
             file,
             warned: HashSet::new(),
             listed: None,
+            with_cluster: sources.is_empty(),
+            with_requests: false,
             #[cfg(feature = "live")]
             cluster: None,
         }
     }
 
+    /// The same, which asks the cluster or not, whether or not there are sources; if so, also for the requests that its
+    /// apiservers hold.
+    pub(crate) fn with_cluster(self, with_cluster: bool) -> Self {
+        Self { with_cluster, with_requests: with_cluster, ..self }
+    }
+
     /// Whether something is asked for what is now.
     pub(crate) fn is_live(&self) -> bool {
-        self.sources.is_empty() || self.sources.iter().any(|source| is_live(source))
+        self.with_cluster || self.sources.iter().any(|source| is_live(source))
     }
 
     /// Writes down what the next run must know.
@@ -126,16 +158,16 @@ impl<'a> Taker<'a> {
     }
 
     /// Takes everything once. What fails is said, and tried again the next time, if there is one.
-    pub(crate) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Samples, Error> {
-        let (mut samples, mut pages) = (Samples::new(), Vec::new());
+    pub(crate) fn round(&mut self, is_last: bool, context: &mut Context<'_>) -> Result<Taken, Error> {
+        let (mut taken, mut pages) = (Taken::default(), Vec::new());
         let mut errors = Vec::new();
-        if self.sources.is_empty() {
-            self.cluster(&mut samples, &mut pages, &mut errors, context)?;
+        if self.with_cluster {
+            self.cluster(&mut taken, &mut pages, &mut errors, context)?;
         }
         for source in self.sources {
-            self.source(source, &mut samples, &mut pages, &mut errors);
+            self.source(source, &mut taken, &mut pages, &mut errors);
         }
-        let is_first = self.pages(pages, &mut samples, &mut errors);
+        let is_first = self.pages(pages, &mut taken.samples, &mut errors);
         if is_first {
             context.notice("first page of each process: rates (apiserver_rps) start with the next one")?;
         }
@@ -150,11 +182,11 @@ impl<'a> Taker<'a> {
             }
         }
         self.warned = now;
-        Ok(samples)
+        Ok(taken)
     }
 
     /// What a source holds that is newer than what was taken from it before.
-    fn source(&mut self, source: &str, samples: &mut Samples, pages: &mut Vec<Page>, errors: &mut Vec<String>) {
+    fn source(&mut self, source: &str, taken: &mut Taken, pages: &mut Vec<Page>, errors: &mut Vec<String>) {
         let now = jiff::Timestamp::now().as_microsecond();
         let one = [source.to_owned()];
         let found = find::find(&one, Wanted::Pages, now);
@@ -177,8 +209,8 @@ impl<'a> Taker<'a> {
             }
         }
         if !source.contains("://") {
-            is_something |= self.objects(&one, samples, errors);
-            is_something |= self.cgroups(source, now, samples, errors);
+            is_something |= self.objects(&one, taken, errors);
+            is_something |= self.cgroups(source, now, taken, errors);
             is_something |= !is_something && !find::find(&one, Wanted::Logs, now).streams.is_empty();
         }
         if !is_something && errors.len() == before {
@@ -198,14 +230,13 @@ impl<'a> Taker<'a> {
         is_new
     }
 
-    fn objects(&mut self, source: &[String], samples: &mut Samples, errors: &mut Vec<String>) -> bool {
+    fn objects(&mut self, source: &[String], taken: &mut Taken, errors: &mut Vec<String>) -> bool {
         let found = captures::find(source);
         errors.extend(found.errors.iter().map(ToString::to_string));
         let mut is_something = !found.captures.is_empty();
         for capture in found.captures {
             if self.is_new(&format!("objects {} {}", source[0], capture.cluster), capture.at) {
-                let taken = collect::samples(&capture.objects, capture.at);
-                samples.extend(taken.into_iter().map(|(series, value)| (series, capture.at, value)));
+                taken.objects(capture.objects, capture.at);
             }
         }
         let (found, failed) = usage::find(source);
@@ -213,19 +244,19 @@ impl<'a> Taker<'a> {
         is_something |= !found.is_empty();
         for usage in found {
             if self.is_new(&format!("usage {}", source[0]), usage.at) {
-                used(&usage, samples);
+                used(&usage, &mut taken.samples);
             }
         }
         is_something
     }
 
-    fn cgroups(&mut self, source: &str, now: Micros, samples: &mut Samples, errors: &mut Vec<String>) -> bool {
+    fn cgroups(&mut self, source: &str, now: Micros, taken: &mut Taken, errors: &mut Vec<String>) -> bool {
         let path = Path::new(source);
         if is_live(source) {
             let group =
                 Machine::find(Path::new("/")).ok().and_then(|machine| Some(machine.group(&machine.below(path)?)));
             match group.map(|group| group.read(now)) {
-                Some(Ok(sample)) => remember(&sample.path, &sample, samples),
+                Some(Ok(sample)) => taken.group(sample),
                 Some(Err(error)) => errors.push(format!("{source}: {error}")),
                 None => return false,
             }
@@ -233,14 +264,15 @@ impl<'a> Taker<'a> {
         }
         // That it holds no copies of cgroups is no error of a folder of pages.
         let Ok(found) = cgroup::open(path, now, false) else { return false };
-        for series in &found {
-            for sample in &series.samples {
+        let is_something = !found.is_empty();
+        for series in found {
+            for sample in series.samples {
                 if self.is_new(&format!("cgroup {}", series.place), sample.at) {
-                    remember(&series.name, sample, samples);
+                    taken.group(Memory { path: series.name.clone(), ..sample });
                 }
             }
         }
-        !found.is_empty()
+        is_something
     }
 
     /// Reads pages in order of time, and puts those together that were taken at about the same time: up to where an
@@ -289,7 +321,7 @@ impl<'a> Taker<'a> {
     #[cfg(feature = "live")]
     fn cluster(
         &mut self,
-        samples: &mut Samples,
+        taken: &mut Taken,
         pages: &mut Vec<Page>,
         errors: &mut Vec<String>,
         context: &mut Context<'_>,
@@ -326,10 +358,11 @@ impl<'a> Taker<'a> {
             let at = jiff::Timestamp::now().as_microsecond();
             let (objects, failed) = live::take(cluster, &|_| true);
             errors.extend(failed.iter().map(ToString::to_string));
-            samples.extend(collect::samples(&objects, at).into_iter().map(|(series, value)| (series, at, value)));
+            has_answered |= !objects.kinds.is_empty();
+            taken.objects(objects, at);
             match cluster.get(0, usage::PATH) {
                 Ok(page) => match usage::read(&page.body, page.at) {
-                    Ok(usage) => usage.iter().for_each(|usage| used(usage, samples)),
+                    Ok(usage) => usage.iter().for_each(|usage| used(usage, &mut taken.samples)),
                     Err(what) => errors.push(format!("{}: {what}", usage::PATH)),
                 },
                 // Not every cluster has a metrics server.
@@ -338,7 +371,9 @@ impl<'a> Taker<'a> {
                 }
                 Err(_) => {}
             }
-            has_answered |= !objects.kinds.is_empty();
+        }
+        if self.with_requests {
+            taken.requests = requests(cluster, errors);
         }
         if !has_answered {
             // Credentials may have run out, or apiservers moved: the next round connects again.
@@ -350,7 +385,7 @@ impl<'a> Taker<'a> {
     #[cfg(not(feature = "live"))]
     fn cluster(
         &mut self,
-        _: &mut Samples,
+        _: &mut Taken,
         _: &mut Vec<Page>,
         _: &mut Vec<String>,
         _: &mut Context<'_>,
@@ -371,19 +406,54 @@ fn used(usage: &PodUsage, samples: &mut Samples) {
     }
 }
 
-/// A group's memory.
-fn remember(path: &str, sample: &Memory, samples: &mut Samples) {
-    let account = Account::of(sample, None);
-    let kinds = [
-        ("usage", account.usage),
-        ("working_set", account.working_set),
-        ("anon", account.anon),
-        ("file", account.file),
-        ("limit", account.limit),
-    ];
-    for (kind, bytes) in kinds {
-        if let Some(bytes) = bytes {
-            samples.push((Series::new(CGROUP_MEMORY, &[("path", path), ("kind", kind)]), sample.at, bytes as f64));
+impl Taken {
+    fn objects(&mut self, objects: Objects, at: Micros) {
+        self.samples.extend(collect::samples(&objects, at).into_iter().map(|(series, value)| (series, at, value)));
+        if objects.has("Namespace") {
+            self.namespaces = Some(objects.namespaces);
         }
     }
+
+    /// A group's memory.
+    fn group(&mut self, sample: Memory) {
+        let account = Account::of(&sample, None);
+        let kinds = [
+            ("usage", account.usage),
+            ("working_set", account.working_set),
+            ("anon", account.anon),
+            ("file", account.file),
+            ("limit", account.limit),
+        ];
+        for (kind, bytes) in kinds {
+            if let Some(bytes) = bytes {
+                let series = Series::new(CGROUP_MEMORY, &[("path", &sample.path), ("kind", kind)]);
+                self.samples.push((series, sample.at, bytes as f64));
+            }
+        }
+        self.groups.push(sample);
+    }
+}
+
+/// The requests that all apiservers hold; nothing where one of them does not say.
+#[cfg(feature = "live")]
+fn requests(cluster: &crate::sources::live::Cluster, errors: &mut Vec<String>) -> Option<(Micros, Vec<Request>)> {
+    let (mut all, mut at) = (Vec::new(), Micros::MIN);
+    for server in 0..cluster.apiservers().len() {
+        let page = match cluster.get(server, apf::PATHS[2]) {
+            Ok(page) => page,
+            Err(error) => {
+                errors.push(format!("{error}; plimsoll_client_seats has no series"));
+                return None;
+            }
+        };
+        at = at.max(page.at);
+        match apf::read(&page.body, |_| ()) {
+            Some(Rows::Requests { requests, .. }) => all.extend(requests),
+            _ => {
+                errors.push(format!("{}{}: not a page of requests", page.instance, apf::PATHS[2]));
+                return None;
+            }
+        }
+    }
+    Some((at, all))
 }

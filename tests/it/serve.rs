@@ -1,7 +1,8 @@
 //! `plimsoll serve`: what it exports equals independent counts of the logs, however these are written, rotated and
 //! posted, and however often it is killed; who may ask, and what is answered.
 
-use crate::support::{feed, folder, hermetic, none, plimsoll, python, root, sample_bytes, write};
+use crate::lab::Lab;
+use crate::support::{feed, folder, hermetic, none, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -166,13 +167,19 @@ fn oracle(words: &[&str]) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
+/// Whether it counts what audit logs show of clients.
+fn is_counter(name: &str) -> bool {
+    name.starts_with("plimsoll_client_")
+        && !["info{", "seats{"].iter().any(|gauge| name["plimsoll_client_".len()..].starts_with(gauge))
+}
+
 /// What differs between exported series of clients and an independent count.
 fn differences(ours: &BTreeMap<String, f64>, logs: &[&str]) -> Vec<String> {
     let counted = oracle(&[&["count", "--version", "v1.36.0"], logs].concat());
     let theirs: BTreeMap<String, f64> =
         counted.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap())).collect();
     let mut faults = Vec::new();
-    for (name, value) in ours.iter().filter(|(name, _)| name.starts_with("plimsoll_client_")) {
+    for (name, value) in ours.iter().filter(|(name, _)| is_counter(name)) {
         let other = theirs.get(name).copied().unwrap_or(0.0);
         if (value - other).abs() > 1e-6 * value.abs().max(1.0) {
             faults.push(format!("{name}: {value}, counted {other}"));
@@ -258,6 +265,105 @@ fn counters_equal_a_count_of_the_log_through_rotation_and_kills() {
     assert_eq!(serving.signal("-TERM"), Some(0));
     let serving = Serving::start(&args);
     none(&differences(&serving.wait(|series| requests(series) > 0.0), &both));
+}
+
+/// What apiservers, objects, APF and cgroups show of now; and what LISTs cost by it.
+#[test]
+fn gauges_are_what_a_cluster_shows_now() {
+    let pages = ["quiet/metrics/apiserver-0/1795167937.txt.zst", "quiet/metrics/apiserver-0/1795167967.txt.zst"];
+    // Both apiservers show the same: of stored objects the larger count is the cluster's, of seats the sum.
+    let lab = Lab::start(&[&sample(pages[0]), &sample(pages[0])]);
+    let log = Log::new();
+    log.append("audit.log", 0..log.lines.len());
+    let home = log.folder.parent().unwrap();
+    let alerts = "channels:\n  out: {stdout: {}}\ndefault:\n  channels: [out]\nowners:\n- name: storage\n  namespaces: [kube-*]\n";
+    let alerts = write(home, "alerts.yaml", alerts.as_bytes());
+    let kubeconfig = lab.kubeconfig();
+    let (store, pages) = (home.join("store"), pages.map(sample));
+    let args = ["--kubeconfig", text(&kubeconfig), "--context", "full", "--alerts", &alerts, "--k8s-version", "1.36"];
+    let sources = [text(&log.folder), "--store", text(&store)];
+    let serving = Serving::start(&[&sources[..], &args].concat());
+    let ours = serving.wait(|series| requests(series) > 0.0);
+    let path = log.path("audit.log");
+    none(&differences(&ours, &["--page", &pages[0], &path]));
+    let cost = |series: &BTreeMap<String, f64>| -> f64 {
+        let of = |(name, _): &(&String, &f64)| name.starts_with("plimsoll_client_list_bytes_estimated_total{");
+        series.iter().filter(of).map(|(_, value)| value).sum()
+    };
+    assert!(cost(&ours) > 1e6, "{}", cost(&ours));
+
+    let dump = sample("apf-dumps/apf/apiserver-0/dump_requests-1795297222.009.txt");
+    let quotas = sample("list-storm/objects/1795166546/resourcequotas.json.zst");
+    let theirs = oracle(&["now", &pages[0], &dump, &quotas, "2"]);
+    let theirs = theirs.as_object().unwrap();
+    let gauges =
+        ["plimsoll_storage_keys{", "plimsoll_storage_bytes{", "plimsoll_quota_ratio{", "plimsoll_client_seats{"];
+    // The crate that parses the page cuts labels at commas: of the one user with a comma the line is looked for.
+    let smith = "plimsoll_client_seats{user=\"smith, jane\",priority_level=\"global-default\",state=\"waiting\"} 6\n";
+    assert!(serving.get("/metrics").1.contains(smith), "{:?}", theirs.iter().find(|(name, _)| name.contains("smith")));
+    for gauge in gauges {
+        let is_own = |name: &str| name.starts_with(gauge) && !name.contains("smith");
+        let own: BTreeMap<&String, f64> =
+            ours.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (name, *value)).collect();
+        let other: BTreeMap<&String, f64> = theirs
+            .iter()
+            .filter(|(name, _)| is_own(name))
+            .map(|(name, value)| (name, value.as_f64().unwrap()))
+            .collect();
+        assert!(!own.is_empty(), "{gauge}");
+        let names = |all: &BTreeMap<&String, f64>| all.keys().map(|name| (*name).clone()).collect::<Vec<_>>();
+        assert_eq!(names(&own), names(&other));
+        assert!(own.iter().all(|(name, value)| (value - other[name]).abs() <= 1e-9 * value.abs()), "{own:?} {other:?}");
+    }
+    // Owners of service accounts by their namespaces: all of kube-system, and nobody else.
+    let info: Vec<&String> = ours.keys().filter(|name| name.starts_with("plimsoll_client_info{")).collect();
+    let is_owned = |name: &String| name.contains("user=system:serviceaccount:kube-") && name.contains("owner=storage");
+    assert!(!info.is_empty() && info.iter().all(|name| is_owned(name)), "{info:?}");
+}
+
+/// Verdicts on cgroups, and forecasts of a store that has a history.
+#[test]
+fn limits_are_forecast_and_memory_is_judged() {
+    let home = folder();
+    let store = home.path().join("store");
+    // A quota that fills up by one pod an hour: 100 of 240 after 100 hours. What is left is reached in 140 hours.
+    let now = jiff::Timestamp::now().as_second() / 3600 * 3600;
+    let mut csv = String::from("name,namespace,resourcequota,resource,type,time,value\n");
+    for hour in 0..240_i64 {
+        let at = now - (239 - hour) * 3600;
+        csv += &format!("kube_resourcequota,web,q,pods,used,{at},{}\n", 100 + hour);
+        csv += &format!("kube_resourcequota,web,q,pods,hard,{at},480\n");
+    }
+    let csv = write(home.path(), "history.csv", csv.as_bytes());
+    let ran = plimsoll(&["record", "import", &csv, "--store", text(&store)]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let cgroup = sample("list-storm/cgroup");
+    let group = write(home.path(), "group/memory.current", b"950\n");
+    for (file, content) in [
+        ("memory.max", "1000\n"),
+        (
+            "memory.stat",
+            "anon 940\nfile 10\nactive_file 5\ninactive_file 5\nworkingset_refault_anon 0\nworkingset_refault_file 0\n",
+        ),
+    ] {
+        write(home.path(), &format!("group/{file}"), content.as_bytes());
+    }
+    let group = Path::new(&group).parent().unwrap().to_owned();
+    let args = [&cgroup, text(&group), "--store", text(&store), "--forecast-every", "1s"];
+    let serving = Serving::start(&args);
+    let is_limit = |name: &str| name.starts_with("plimsoll_limit_reached_timestamp_seconds{");
+    let ours = serving.wait(|series| series.keys().any(|name| is_limit(name)));
+    let at = |quantile: &str| {
+        let name = format!("plimsoll_limit_reached_timestamp_seconds{{limit=web/q pods,quantile={quantile}}}");
+        ours.get(&name).copied().unwrap_or_else(|| panic!("{name}: {ours:?}"))
+    };
+    let reached = (now + 141 * 3600) as f64;
+    assert!((at("0.5") - reached).abs() < 12.0 * 3600.0, "{} {reached}", at("0.5"));
+    assert!(at("0.1") <= at("0.5") && at("0.5") <= at("0.9"));
+    let verdicts: Vec<&String> = ours.keys().filter(|name| name.starts_with("plimsoll_memory_verdict{")).collect();
+    // The sample's groups are of another day: they say nothing of now.
+    assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+    assert!(verdicts[0].ends_with("verdict=anon-pressure}"), "{verdicts:?}");
 }
 
 /// As promtool and a real Prometheus see it, in both formats, packed or not.

@@ -70,11 +70,7 @@ impl Metered {
                 }
             }
         }
-        // Before 1.34 there are counts only.
-        metered.stored.retain(|_, size| size.bytes > 0 || size.objects == 0);
-        for ([_, group, resource], size) in &mut metered.stored {
-            size.bytes = as_json(group, resource, *size);
-        }
+        metered.convert();
         let mut sums: BTreeMap<[String; 4], [f64; 2]> = BTreeMap::new();
         for fact in facts.of(Metric::ResponseSizes) {
             let place = match fact.part {
@@ -94,6 +90,22 @@ impl Metered {
             .map(|(key, [sum, count])| (key, sum / count))
             .collect();
         metered
+    }
+
+    /// From objects, and the bytes they take in etcd, by group and resource of a cluster without a name.
+    pub fn of_stored<'s>(stored: impl Iterator<Item = ([&'s str; 2], Size)>) -> Self {
+        let stored = stored.map(|([group, resource], size)| (["", group, resource].map(str::to_owned), size)).collect();
+        let mut metered = Self { stored, ..Self::default() };
+        metered.convert();
+        metered
+    }
+
+    /// From stored bytes to those of JSON. Before 1.34 there are counts only.
+    fn convert(&mut self) {
+        self.stored.retain(|_, size| size.bytes > 0 || size.objects == 0);
+        for ([_, group, resource], size) in &mut self.stored {
+            size.bytes = as_json(group, resource, *size);
+        }
     }
 }
 

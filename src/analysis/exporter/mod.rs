@@ -5,10 +5,13 @@
 //! own keeps them for a day after it was last among the busiest; what all others do counts for the client `other`. So
 //! the sum over clients is exact, whoever is shown.
 
+mod gauges;
 mod specs;
 
+pub use gauges::Gauges;
 pub use specs::{COUNTERS, Counter};
 
+use crate::analysis::clients::cost::{Cost, SizeContext};
 use crate::analysis::guard::Group;
 use crate::analysis::list_route::{Minor, list_kind};
 use crate::analysis::rollup::read::{TrafficRow, Who};
@@ -118,14 +121,15 @@ impl Counters {
     }
 
     /// Takes what a part of the logs adds, and forgets the series of clients that have long not been among the busiest.
-    /// `relists` are those that the part adds to the ones of the part before it, some of whose watches ended there.
-    pub fn add(&mut self, rollup: &Rollup, relists: &Relists, now: Micros) {
+    /// `relists` are those that the part adds to the ones of the part before it, some of whose watches ended there;
+    /// `sizes` tells what LISTs return.
+    pub fn add(&mut self, rollup: &Rollup, relists: &Relists, sizes: &SizeContext, now: Micros) {
         let subjects = rollup.subjects();
         self.choose(rollup, &subjects.iter().map(|(who, _)| *who).collect::<Vec<_>>(), now);
         for row in rollup.traffic() {
             let ended = row.requests - row.open();
             if ended > 0 {
-                self.row(subjects[row.subject].0, &row, ended);
+                self.row(subjects[row.subject].0, &row, ended, sizes);
             }
         }
         for (_, stats) in rollup.others() {
@@ -152,7 +156,7 @@ impl Counters {
         }
     }
 
-    fn row(&mut self, who: Who<'_>, row: &TrafficRow<'_>, ended: u64) {
+    fn row(&mut self, who: Who<'_>, row: &TrafficRow<'_>, ended: u64, sizes: &SizeContext) {
         let (user, agent) = self.client(who);
         let (user, agent, (group, resource)) = (user.as_str(), agent.as_str(), row.what);
         let code = row.code.map(|code| code.to_string()).unwrap_or_default();
@@ -162,6 +166,13 @@ impl Counters {
         {
             let kind = list_kind(shape, group, resource, self.server.map(Minor));
             self.count(Counter::Lists, [user, agent, group, resource, kind], ended);
+            let mut cost = Cost::default();
+            // Stores hold one cluster, which has no name there.
+            cost.add(sizes, "", row);
+            // Those that have not been answered count when they are.
+            let part = |all: u64| (u128::from(all) * u128::from(ended) / u128::from(row.requests.max(1))) as u64;
+            self.count(Counter::ListBytes, [user, agent, group, resource], part(cost.total()));
+            self.count(Counter::ListsNotEstimated, [user, agent, group, resource], part(cost.not_estimated));
         }
         let op = match row.verb {
             "get" => "read",
@@ -278,6 +289,13 @@ impl Counters {
         };
         let lags = Family { spec: specs::LAG, series: self.last.iter().map(lag).collect() };
         COUNTERS.iter().map(family).chain([lags]).collect()
+    }
+}
+
+impl Counters {
+    /// Clients that have series of their own: user and agent.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.shown.iter().flat_map(|(user, agents)| agents.keys().map(move |agent| (user.as_str(), agent.as_str())))
     }
 }
 

@@ -13,6 +13,10 @@ pub enum Counter {
     Durations,
     /// LISTs by who answers them.
     Lists,
+    /// Bytes that LISTs returned, by estimate.
+    ListBytes,
+    /// LISTs of which nothing shows how much they returned.
+    ListsNotEstimated,
     /// LISTs that followed the end of a watch.
     Relists,
     /// Calls of API versions that a release removes.
@@ -24,10 +28,12 @@ pub enum Counter {
 }
 
 /// All of them, in the order in which they are exported.
-pub const COUNTERS: [Counter; 7] = [
+pub const COUNTERS: [Counter; 9] = [
     Counter::Requests,
     Counter::Durations,
     Counter::Lists,
+    Counter::ListBytes,
+    Counter::ListsNotEstimated,
     Counter::Relists,
     Counter::Deprecated,
     Counter::Operations,
@@ -60,6 +66,16 @@ impl Counter {
                 "plimsoll_client_lists",
                 "LISTs by client, resource, and who answers them: the watch cache, etcd, or unsure.",
                 &["user", "agent", "group", "resource", "list_kind"],
+            ),
+            Self::ListBytes => (
+                "plimsoll_client_list_bytes_estimated",
+                "Bytes of JSON that answered LISTs returned: of bodies in the log, else of the objects in etcd.",
+                &["user", "agent", "group", "resource"],
+            ),
+            Self::ListsNotEstimated => (
+                "plimsoll_client_lists_not_estimated",
+                "Answered LISTs whose size nothing shows: with selectors, in pages, of one namespace, of unknown objects.",
+                &["user", "agent", "group", "resource"],
             ),
             Self::Relists => (
                 "plimsoll_client_relists",

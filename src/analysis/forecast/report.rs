@@ -130,15 +130,30 @@ fn window(targets: &[Target]) -> Window {
     Window::of(ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
 }
 
+/// When the limit is reached: nothing outside the horizon.
+fn within(target: &Target, forecast: &Forecast, horizon: Micros) -> Reached {
+    let end = target.grid.end();
+    let within = |at: Option<Micros>| at.filter(|at| *at <= end.saturating_add(horizon)).map(|at| at.max(end));
+    let Reached { p10, p50, p90 } = forecast.reached;
+    Reached { p10: within(p10), p50: within(p50), p90: within(p90) }
+}
+
+/// Limits that one in ten of the possible futures reaches within the horizon, by the names of what is limited, the most
+/// urgent first.
+pub fn limits(targets: &[Target], forecasts: &[Forecast], horizon: Micros) -> Vec<(String, Reached)> {
+    let rows = targets.iter().zip(forecasts).enumerate();
+    let mut rows: Vec<Row<'_>> = rows
+        .map(|(index, (target, forecast))| Row::new(index, target, forecast, horizon))
+        .filter(|row| row.reached.p10.is_some())
+        .collect();
+    rows.sort_by(Row::by_urgency);
+    rows.into_iter().map(|row| (row.name, row.reached)).collect()
+}
+
 impl<'t> Row<'t> {
     fn new(index: usize, target: &'t Target, forecast: &'t Forecast, horizon: Micros) -> Self {
         let end = target.grid.end();
-        let within = |at: Option<Micros>| at.filter(|at| *at <= end.saturating_add(horizon)).map(|at| at.max(end));
-        let reached = Reached {
-            p10: within(forecast.reached.p10),
-            p50: within(forecast.reached.p50),
-            p90: within(forecast.reached.p90),
-        };
+        let reached = within(target, forecast, horizon);
         let days_left = match forecast.verdict {
             Verdict::AtLimit => Some(0.0),
             _ => reached.p50.map(|at| (at - end) as f64 / DAY as f64),

@@ -1,18 +1,19 @@
 //! Whose a namespace is.
 
 use crate::model::alert::{Config, Owner};
-use crate::model::quota::Quotas;
+use crate::model::objects::Namespace;
+use std::collections::BTreeMap;
 
 /// Who owns `namespace`: the first owner of the configuration with a pattern for it; else whom its labels and
 /// annotations name (keys in the order of the configuration, a label before an annotation); else nobody, which is the
 /// empty name.
-pub fn of(config: &Config, quotas: &Quotas, namespace: &str) -> String {
+pub fn of(config: &Config, namespaces: &BTreeMap<String, Namespace>, namespace: &str) -> String {
     if let Some(owner) =
         config.owners.iter().find(|owner| owner.namespaces.iter().any(|pattern| matches(pattern, namespace)))
     {
         return owner.name.clone();
     }
-    let Some(known) = quotas.namespaces.get(namespace) else { return String::new() };
+    let Some(known) = namespaces.get(namespace) else { return String::new() };
     let named = config
         .owner_keys
         .iter()
@@ -74,7 +75,6 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::model::alert::{Templates, Thresholds};
-    use crate::model::objects::Namespace;
     use std::time::Duration;
 
     fn owner(name: &str, patterns: &[&str]) -> Owner {
@@ -105,21 +105,21 @@ mod tests {
 
     #[test]
     fn patterns_come_first_then_labels_then_annotations() {
-        let mut quotas = Quotas::default();
+        let mut namespaces = BTreeMap::new();
         let mut add = |name: &str, label: &str, annotation: &str| {
             let namespace = Namespace {
                 name: name.into(),
                 labels: if label.is_empty() { [].into() } else { [("team".to_owned(), label.to_owned())].into() },
                 annotations: [("example.org/owner".to_owned(), annotation.to_owned())].into(),
             };
-            quotas.namespaces.insert(name.into(), namespace);
+            namespaces.insert(name.into(), namespace);
         };
         add("pay-eu", "web", "");
         add("shop", "web", "x");
         add("search", "", "find");
         add("none", "", "");
         let config = config();
-        let of = |name: &str| of(&config, &quotas, name);
+        let of = |name: &str| of(&config, &namespaces, name);
         assert_eq!((of("pay-eu"), of("shop"), of("search")), ("pay".into(), "web".into(), "find".into()));
         assert_eq!((of("none"), of("unknown"), of("a-test")), (String::new(), String::new(), "all-test".into()));
         assert_eq!(resolve(&config, "").name, "nobody");

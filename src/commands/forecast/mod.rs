@@ -11,7 +11,7 @@ use crate::analysis::forecast::{Options, forecast};
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
 use crate::cli::{Context, Error, FailOn, MomentFlags, Progress, TimeFlags, length_parser};
-use crate::model::forecast::{Forecast, Grid, Target};
+use crate::model::forecast::{Forecast, Grid, Reached, Target};
 use crate::model::grid::History;
 use crate::model::names::CGROUP_MEMORY;
 use crate::model::question;
@@ -249,6 +249,19 @@ fn make_report(
     }
     report.lead.splice(0..0, as_of);
     Ok(report)
+}
+
+/// Limits that will be reached, the most urgent first: a name, and when. None where nothing is recorded yet.
+pub(super) fn limits(
+    question: &question::Forecast,
+    context: &mut Context<'_>,
+) -> Result<Vec<(String, Reached)>, Error> {
+    let asked = ForecastOptions::new(question, context.io.now)?;
+    let read = inputs::read(&question.sources, &asked, context)?;
+    let options = asked.options(read.step)?;
+    let targets = targets(read.histories, &asked.rules);
+    let forecasts = forecast_all(&targets, &options, false, context);
+    Ok(report::limits(&targets, &forecasts, question.horizon))
 }
 
 /// The most urgent series as one picture.

@@ -12,7 +12,6 @@ use crate::inputs::found;
 use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
 use crate::model::question;
-use crate::model::quota::Quotas;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use crate::sources::alerts;
@@ -175,9 +174,9 @@ fn owners(
         context.lost(error)?;
     }
     for capture in captures {
-        let quotas = Quotas { namespaces: capture.objects.namespaces, ..Quotas::default() };
-        for name in quotas.namespaces.keys() {
-            let owner = quota_owners::of(&config, &quotas, name);
+        let namespaces = capture.objects.namespaces;
+        for name in namespaces.keys() {
+            let owner = quota_owners::of(&config, &namespaces, name);
             if !owner.is_empty() {
                 owners.entry(name.clone()).or_insert(owner);
             }

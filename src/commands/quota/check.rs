@@ -130,5 +130,5 @@ pub(super) fn look(inputs: &mut Inputs, namespaces: &[String], config: &Config) 
         .into_iter()
         .map(|row| (Key { namespace: row.namespace, quota: row.quota, resource: row.resource }, row.proposed))
         .collect();
-    check::check(quotas, &config.thresholds, &proposed, |namespace| owners::of(config, quotas, namespace))
+    check::check(quotas, &config.thresholds, &proposed, |namespace| owners::of(config, &quotas.namespaces, namespace))
 }

@@ -85,7 +85,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut next = began;
     loop {
         let events = logs.round(&args.sources, &recorder.store, is_once, context)?.as_ref().map(Gained::events);
-        let samples = taker.round(is_once, context)?;
+        let samples = taker.round(is_once, context)?.samples;
         recorder.store(&samples, context)?;
         // Cron mails whatever is said; somebody who reads files in waits for a word.
         if is_once && !args.once {

@@ -168,6 +168,15 @@ pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings)
         let all: Vec<_> = PATHS.iter().map(|(path, own)| json!({"path": path, "parameters": own})).collect();
         return document(200, &json!({"paths": all, "every": ["since", "until"]}));
     }
+    let (written, body) = silent(settings, |context| parameters.top().and_then(|top| write(&asked, top, context)));
+    match written {
+        Ok(content_type) => WebAnswer::new(200, content_type, body),
+        Err(error) => failed(&error),
+    }
+}
+
+/// What is asked without a terminal: the answer, and what was written.
+pub(super) fn silent<T>(settings: &Settings, ask: impl FnOnce(&mut Context<'_>) -> T) -> (T, Vec<u8>) {
     let kept = Buffer::default();
     let mut io = Io {
         out: Box::new(kept.clone()),
@@ -184,15 +193,10 @@ pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings)
     let mut settings = settings.clone();
     (settings.progress, settings.quiet) = (false, true);
     let mut context = Context::new(settings, &mut io);
-    let written = parameters.top().and_then(|top| write(&asked, top, &mut context));
+    let answer = ask(&mut context);
     drop(context);
-    match written {
-        Ok(content_type) => {
-            let body = std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner));
-            WebAnswer::new(200, content_type, body)
-        }
-        Err(error) => failed(&error),
-    }
+    let written = std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner));
+    (answer, written)
 }
 
 /// Writes the answer; gives its content type.

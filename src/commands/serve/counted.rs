@@ -2,7 +2,8 @@
 //! count, what is wrong now, and how `serve` itself does.
 
 use crate::actions::fresh::replace;
-use crate::analysis::exporter::{Counters, Relists};
+use crate::analysis::clients::cost::SizeContext;
+use crate::analysis::exporter::{Counters, Gauges, Relists};
 use crate::analysis::list_route::Minor;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
@@ -11,6 +12,8 @@ use crate::inputs::load;
 use crate::inputs::manifest::manifest;
 use crate::inputs::recording::{Gained, failed};
 use crate::inputs::rolled;
+use crate::jobs::samples::Taken;
+use crate::model::alert::Config;
 use crate::model::episode::State;
 use crate::model::exposed::{Exposed, Family, FamilyKind, Spec};
 use crate::model::question::{Clients, Question};
@@ -45,8 +48,13 @@ const EPISODES: Spec = gauge(
 );
 const FINDINGS: Spec = gauge(
     "plimsoll_finding_active",
-    "Findings of severity warning and above about clients in the last hour.",
-    &["id", "severity"],
+    "Findings of severity warning and above about clients in the last hour, by whoever owns the client's namespace.",
+    &["id", "severity", "owner"],
+);
+const CLIENTS: Spec = gauge(
+    "plimsoll_client_info",
+    "1 for each client with series of its own whose service account's namespace has an owner.",
+    &["user", "agent", "owner"],
 );
 const BUILD: Spec = gauge("plimsoll_build_info", "Version of this process.", &["version"]);
 const ROUNDS: Spec = counter("plimsoll_serve_rounds", "Readings of the sources.");
@@ -73,7 +81,12 @@ pub(super) struct Counted {
     file: PathBuf,
     /// The part before, whose last watches may have ended just before a LIST of the next.
     before: Option<(Rollup, Manifest, Relists)>,
-    gauges: BTreeMap<&'static str, Family>,
+    /// What the last judgement found.
+    judged: BTreeMap<&'static str, Family>,
+    /// What metrics pages, cgroups and objects show of now.
+    pub(super) gauges: Gauges,
+    /// Who owns which namespace.
+    owners: Config,
     /// Whether something was read since the last judgement.
     pub(super) has_news: bool,
     pub(super) rounds: u64,
@@ -93,6 +106,7 @@ impl Counted {
         store: &Store,
         max_clients: usize,
         server: Option<Minor>,
+        owners: Config,
         context: &mut Context<'_>,
     ) -> Result<Self, Error> {
         let file = store.folder.join(FILE);
@@ -111,7 +125,9 @@ impl Counted {
             counters: kept.unwrap_or_default(),
             file,
             before: None,
-            gauges: BTreeMap::new(),
+            gauges: Gauges::default(),
+            judged: BTreeMap::new(),
+            owners,
             has_news: false,
             rounds: 0,
             errors: 0,
@@ -166,6 +182,18 @@ impl Counted {
         self.keep(context)
     }
 
+    /// Takes what metrics pages, cgroups and objects show.
+    pub(super) fn take_now(&mut self, taken: Taken) {
+        self.gauges.take(&taken.samples);
+        self.gauges.memory(taken.groups);
+        if let Some(namespaces) = taken.namespaces {
+            self.gauges.namespaces(namespaces);
+        }
+        if let Some((at, requests)) = taken.requests {
+            self.gauges.requests(at, requests);
+        }
+    }
+
     /// Counts a part, of which relists may follow watches that ended in the part before.
     fn count(&mut self, rollup: Rollup, manifest: Manifest) -> Result<(), Error> {
         let own = Relists::from_rollup(&rollup);
@@ -180,7 +208,8 @@ impl Counted {
                 Relists::from_rollup(&loader.finish()).without(&theirs)
             }
         };
-        self.counters.add(&rollup, &relists, now());
+        let sizes = SizeContext { snapshot: None, metrics: self.gauges.sizes() };
+        self.counters.add(&rollup, &relists, &sizes, now());
         self.mark(&manifest.files);
         self.before = Some((rollup, manifest, own));
         self.has_news = true;
@@ -225,14 +254,15 @@ impl Counted {
         self.set(EPISODES, active);
         let mut active: BTreeMap<Vec<String>, f64> = BTreeMap::new();
         for own in findings.iter().filter(|own| own.severity >= Severity::Warning) {
-            *active.entry(vec![own.id.to_string(), own.severity.name().to_owned()]).or_default() += 1.0;
+            let owner = own.subject.get("user").map(|user| self.gauges.owner(&self.owners, user)).unwrap_or_default();
+            *active.entry(vec![own.id.to_string(), own.severity.name().to_owned(), owner]).or_default() += 1.0;
         }
         self.set(FINDINGS, active);
     }
 
     fn set(&mut self, spec: Spec, values: BTreeMap<Vec<String>, f64>) {
         let series = values.into_iter().map(|(labels, value)| (labels, Exposed::Number(value))).collect();
-        self.gauges.insert(spec.name, Family { spec, series });
+        self.judged.insert(spec.name, Family { spec, series });
     }
 
     /// All that is exported now.
@@ -250,8 +280,20 @@ impl Counted {
             Family::single(SERIES, self.counters.len() as f64),
         ];
         let resident = resident_bytes().map(|bytes| Family::single(RESIDENT, bytes as f64));
-        let counters = self.counters.families(now());
-        counters.into_iter().chain(self.gauges.values().cloned()).chain(own).chain(resident).collect()
+        let now = now();
+        let counters = self.counters.families(now).into_iter();
+        let gauges = [self.clients()].into_iter().chain(self.gauges.families(now));
+        counters.chain(gauges).chain(self.judged.values().cloned()).chain(own).chain(resident).collect()
+    }
+
+    /// Owners of clients.
+    fn clients(&self) -> Family {
+        let owned = self.counters.shown().filter_map(|(user, agent)| {
+            let owner = self.gauges.owner(&self.owners, user);
+            let labels = [user, agent, &owner].map(str::to_owned).to_vec();
+            (!owner.is_empty()).then_some((labels, Exposed::Number(1.0)))
+        });
+        Family { spec: CLIENTS, series: owned.collect() }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod api;
 mod counted;
+mod forecasts;
 mod posted;
 mod published;
 
@@ -14,9 +15,11 @@ use crate::cli::{Context, Error, KubeFlags, parse_every};
 use crate::inputs::recording::Recording;
 use crate::jobs::recorder::{KeepFlags, Recorder};
 use crate::jobs::samples::Taker;
+use crate::sources::alerts;
 use crate::sources::arguments::is_url;
 use crate::sources::clock::now;
 use counted::Counted;
+use forecasts::Forecasts;
 use posted::Posted;
 use published::{Published, Web};
 use std::fs;
@@ -57,6 +60,15 @@ pub struct Args {
     /// List a live cluster's objects no more often than this.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_every)]
     objects_every: Duration,
+    /// Scrape the apiservers of the cluster that the kubeconfig or the pod's service account names, and list its quotas.
+    #[arg(long)]
+    cluster: bool,
+    /// Time between forecasts of when limits will be reached.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_every)]
+    forecast_every: Duration,
+    /// The configuration of alerts: it names the owners of namespaces (docs/alerts.md).
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_ALERTS")]
+    alerts: Option<PathBuf>,
     /// Clients with series of their own: the busiest of each reading; all others count as "other".
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
     max_clients: u16,
@@ -158,7 +170,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut recorder = Recorder::open(folder, &args.keep)?;
     let posted = Arc::new(Posted::open(folder)?);
     let sources: Vec<String> = args.sources.iter().cloned().chain([posted.source()]).collect();
-    let mut counted = Counted::open(&recorder.store, usize::from(args.max_clients), args.k8s_version, context)?;
+    let owners = match &args.alerts {
+        Some(path) => alerts::read(path).map_err(Error::usage)?,
+        None => alerts::none(),
+    };
+    let mut counted = Counted::open(&recorder.store, usize::from(args.max_clients), args.k8s_version, owners, context)?;
     let published = Arc::new(Published::default());
     let web = Web::new(Arc::clone(&published), Arc::clone(&posted), &recorder.store, context.settings.clone());
     let secure = if tls.is_some() { "https" } else { "http" };
@@ -171,8 +187,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.notice(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
     let mut logs = Recording::new(Duration::ZERO);
+    let has_cluster = args.cluster || args.kube.kubeconfig.is_some() || args.kube.context.is_some();
     let mut taker =
-        (!args.sources.is_empty()).then(|| Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store));
+        Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store).with_cluster(has_cluster);
+    let mut forecasts = Forecasts::new(&recorder.store, args.forecast_every, &context.settings);
     let stop = stop_signal()?;
     let mut next = Instant::now();
     let mut judged: Option<Instant> = None;
@@ -183,15 +201,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         let result = (|| {
+            // Pages first: they tell how large the LISTs of the logs are.
+            let taken = taker.round(false, context)?;
+            recorder.store(&taken.samples, context)?;
+            counted.take_now(taken);
+            taker.remember(context)?;
             if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
                 counted.take(gained, context)?;
             }
             posted.clean(&recorder.store)?;
-            if let Some(taker) = &mut taker {
-                let samples = taker.round(false, context)?;
-                recorder.store(&samples, context)?;
-                taker.remember(context)?;
-            }
             recorder.look_after(false, context)
         })();
         // A log may be rotated just now, a disk be full for a while.
@@ -217,6 +235,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             judged = Some(Instant::now());
             counted.has_news = false;
             counted.judge(&recorder.store, context);
+        }
+        if let Some(limits) = forecasts.round() {
+            counted.gauges.limits(limits);
         }
         if is_ready {
             published.publish(counted.families());
