@@ -13,6 +13,8 @@ pub mod bundle;
 #[cfg(feature = "history")]
 pub mod cache;
 pub mod fresh;
+#[cfg(feature = "serve")]
+pub mod hand_over;
 pub mod notify;
 pub mod reclaim;
 #[cfg(feature = "history")]

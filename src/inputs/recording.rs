@@ -26,6 +26,8 @@ pub(crate) struct Recording {
     /// A part is no shorter than this while logs are followed.
     shortest: Duration,
     read: Option<Instant>,
+    /// What the apiserver is called whose log lies in no folder of its name.
+    instance: String,
 }
 
 /// What logs gained in a round, which is in the store.
@@ -63,7 +65,12 @@ struct Begun {
 impl Recording {
     /// Rounds that are at least so far apart.
     pub(crate) fn new(shortest: Duration) -> Self {
-        Self { shortest, read: None }
+        Self { shortest, read: None, instance: String::new() }
+    }
+
+    /// The same, which calls an apiserver so whose log lies in no folder of its name.
+    pub(crate) fn named(self, instance: &str) -> Self {
+        Self { instance: instance.to_owned(), ..self }
     }
 
     /// Reads what the logs among `sources` gained into the store; `None` where there are none, where the last round was
@@ -99,6 +106,9 @@ impl Recording {
         let read_to = parts.read_to();
         let (mut streams, mut begun) = (Vec::new(), Vec::new());
         for mut stream in found.streams.into_iter().filter(|stream| !stream.is_rolled()) {
+            if stream.stream.instance.is_empty() {
+                stream.stream.instance.clone_from(&self.instance);
+            }
             let mut files = Vec::new();
             for file in std::mem::take(&mut stream.files) {
                 let Some(log) = identity(&file).map_err(|error| Error::Input(error.to_string()))? else { continue };
@@ -194,6 +204,13 @@ pub(crate) fn look_after(
             };
         }
     }
+}
+
+/// Drops the oldest roll-ups of a store whose roll-ups are to be handed over, and not put together before.
+pub(crate) fn limit(store: &Store, most: u64, context: &mut Context<'_>) -> Result<(), Error> {
+    let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else { return Ok(()) };
+    let parts = store.rollups().map_err(failed)?;
+    bound(&mut writer, &parts, most, context)
 }
 
 /// Adds a part to a store, with its copies in longer tiles.

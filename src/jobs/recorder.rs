@@ -61,13 +61,16 @@ pub(crate) struct Recorder {
     keep: KeepFlags,
     looked: Option<Instant>,
     batches: u64,
+    /// Whether roll-ups go to another plimsoll: then they stay as they are until they went.
+    pub(crate) hands_over: bool,
 }
 
 impl Recorder {
     /// Opens the store in a folder, made if need be.
     pub(crate) fn open(folder: &Path, keep: &KeepFlags) -> Result<Self, Error> {
         let store = open_or_make(folder).map_err(failed)?;
-        let mut recorder = Self { writer: Writer::new(&store), store, keep: keep.clone(), looked: None, batches: 0 };
+        let writer = Writer::new(&store);
+        let mut recorder = Self { writer, store, keep: keep.clone(), looked: None, batches: 0, hands_over: false };
         if let Some(limit) = keep.max_size {
             recorder.writer.limit_files(limit / 8);
         }
@@ -106,7 +109,11 @@ impl Recorder {
         }
         self.looked = Some(Instant::now());
         // Of a store that may not grow, a half is for what logs show.
-        recording::look_after(&self.store, &self.keep.keep_rollups, self.keep.max_size.map(|most| most / 2), context)?;
+        match (self.hands_over, self.keep.max_size.map(|most| most / 2)) {
+            (true, None) => {}
+            (true, Some(most)) => recording::limit(&self.store, most, context)?,
+            (false, most) => recording::look_after(&self.store, &self.keep.keep_rollups, most, context)?,
+        }
         look_after(&self.store, &mut self.writer, &self.keep, context)
     }
 }

@@ -144,6 +144,20 @@ impl Rolled {
             + copies
     }
 
+    /// Whether its files are those that the manifest reports: all of them, with their checksums.
+    pub fn verify(&self) -> Result<(), Problem> {
+        let own = TABLES.iter().chain([&SEAMS]).map(|spec| (spec.file(None), self.manifest.tables.get(spec.name)));
+        let coarse = self.manifest.coarse.iter().flat_map(|(tile, tables)| {
+            let of = |name: &String| TABLES.iter().find(|spec| spec.name == name);
+            tables.iter().filter_map(move |(name, table)| Some((of(name)?.file(Some(*tile)), Some(table))))
+        });
+        for (file, known) in own.chain(coarse).filter(|(_, known)| known.is_some()) {
+            let path = self.folder.join(file);
+            check(known, &path).map_err(|problem| problem.at(shown(&path)))?;
+        }
+        Ok(())
+    }
+
     /// Hands the rows of these tables to `take`; it need not have seams.
     pub fn read(&self, tables: &[&'static TableSpec], take: &mut Take<'_>) -> Result<(), Problem> {
         tables.iter().try_for_each(|spec| self.read_table(&Reading::all(spec), take))

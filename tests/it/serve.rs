@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 struct Serving {
     child: Child,
     address: String,
+    /// The bearer token that it is asked with.
+    token: Option<&'static str>,
     stderr_text: std::sync::Arc<std::sync::Mutex<String>>,
     _home: tempfile::TempDir,
 }
@@ -34,7 +36,10 @@ impl Serving {
     fn start_reading(every: &str, args: &[&str]) -> Self {
         let home = folder();
         let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
-        command.args(["serve", "--every", every, "--listen", "127.0.0.1:0"]).args(args);
+        command.args(["serve", "--every", every]).args(args);
+        if !args.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut all = String::new();
@@ -52,7 +57,7 @@ impl Serving {
                 own.lock().unwrap().push_str(&(line + "\n"));
             }
         });
-        Self { child, address, stderr_text, _home: home }
+        Self { child, address, token: None, stderr_text, _home: home }
     }
 
     /// Status, headers and body of a request that is sent as it is.
@@ -73,7 +78,11 @@ impl Serving {
     }
 
     fn get(&self, path: &str) -> (u16, String) {
-        let (status, _, body) = self.raw(&format!("GET {path}"), b"");
+        let head = match self.token {
+            Some(token) => format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nX:"),
+            None => format!("GET {path}"),
+        };
+        let (status, _, body) = self.raw(&head, b"");
         (status, String::from_utf8(body).unwrap())
     }
 
@@ -178,6 +187,11 @@ fn differences(ours: &BTreeMap<String, f64>, logs: &[&str]) -> Vec<String> {
     let counted = oracle(&[&["count", "--version", "v1.36.0"], logs].concat());
     let theirs: BTreeMap<String, f64> =
         counted.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap())).collect();
+    wrong(ours, &theirs)
+}
+
+/// Counters of clients that differ from others.
+fn wrong(ours: &BTreeMap<String, f64>, theirs: &BTreeMap<String, f64>) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, value) in ours.iter().filter(|(name, _)| is_counter(name)) {
         let other = theirs.get(name).copied().unwrap_or(0.0);
@@ -315,10 +329,32 @@ fn gauges_are_what_a_cluster_shows_now() {
         assert_eq!(names(&own), names(&other));
         assert!(own.iter().all(|(name, value)| (value - other[name]).abs() <= 1e-9 * value.abs()), "{own:?} {other:?}");
     }
-    // Owners of service accounts by their namespaces: all of kube-system, and nobody else.
-    let info: Vec<&String> = ours.keys().filter(|name| name.starts_with("plimsoll_client_info{")).collect();
-    let is_owned = |name: &String| name.contains("user=system:serviceaccount:kube-") && name.contains("owner=storage");
-    assert!(!info.is_empty() && info.iter().all(|name| is_owned(name)), "{info:?}");
+    // Owners of service accounts: the configuration's for kube-*, else whom a label of the namespace names.
+    let list: Value =
+        serde_json::from_slice(&sample_bytes("list-storm/objects/1795166546/namespaces.json.zst")).unwrap();
+    let owner = |namespace: &str| -> Option<String> {
+        if namespace.starts_with("kube-") {
+            return Some("storage".to_owned());
+        }
+        let own = list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == namespace)?;
+        let keys = ["plimsoll.io/owner", "owner", "team"];
+        keys.iter().find_map(|key| own["metadata"]["labels"][*key].as_str().map(str::to_owned))
+    };
+    let info = |name: &&String| name.starts_with("plimsoll_client_info{");
+    let clients = ours.keys().filter(|name| name.starts_with("plimsoll_client_requests_total{"));
+    let mut expected: Vec<String> = clients
+        .filter_map(|name| {
+            let pairs = name.split(['{', ',', '}']).filter_map(|pair| pair.split_once('='));
+            let labels: BTreeMap<&str, &str> = pairs.collect();
+            let (user, agent) = (labels["user"], labels.get("agent")?);
+            let owner = owner(user.strip_prefix("system:serviceaccount:")?.split(':').next()?)?;
+            Some(format!("plimsoll_client_info{{agent={agent},owner={owner},user={user}}}"))
+        })
+        .collect();
+    expected.sort();
+    expected.dedup();
+    assert!(expected.iter().any(|name| name.contains("owner=storage")) && expected.len() > 5, "{expected:?}");
+    assert_eq!(ours.keys().filter(info).cloned().collect::<Vec<_>>(), expected);
 }
 
 /// Verdicts on cgroups, and forecasts of a store that has a history.
@@ -364,6 +400,147 @@ fn limits_are_forecast_and_memory_is_judged() {
     // The sample's groups are of another day: they say nothing of now.
     assert_eq!(verdicts.len(), 1, "{verdicts:?}");
     assert!(verdicts[0].ends_with("verdict=anon-pressure}"), "{verdicts:?}");
+}
+
+/// Each apiserver's log is read on its node; one instance counts and judges all of them, whoever is killed, away, or
+/// loses its disk meanwhile.
+#[test]
+fn instances_hand_their_roll_ups_to_one() {
+    let home = folder();
+    let path = |name: &str| home.path().join(name);
+    let token = write(home.path(), "token", b"s3cret\n");
+    let logs = [LOG, "list-storm/audit/apiserver-1/audit.log.zst"]
+        .map(|name| sample_bytes(name).split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>());
+    let append = |node: usize, part: std::ops::Range<usize>| {
+        let lines = &logs[node];
+        let folder = path(&format!("node{node}"));
+        fs::create_dir_all(&folder).unwrap();
+        let mut file = OpenOptions::new().create(true).append(true).open(folder.join("audit.log")).unwrap();
+        file.write_all(&lines[part.start * lines.len() / 10..part.end * lines.len() / 10].concat()).unwrap();
+    };
+    let keep = ["--keep-rollups", "10s=20000d", "--k8s-version", "1.36"];
+    let store = path("store");
+    let judge_args = [&["--store", text(&store), "--bearer-token-file", &token][..], &keep].concat();
+    let mut judge = Serving::start(&judge_args);
+    // The port must stay the same for those who hand over: a relay would hide what a restart does.
+    let address = judge.address.clone();
+    let url = format!("http://{address}");
+    let judge_args = [&["--listen", address.as_str()][..], &judge_args].concat();
+    let node = |number: usize, store: &str| {
+        let (source, store, name) = (path(&format!("node{number}")), path(store), format!("apiserver-{number}"));
+        let hand = ["--hand-to", &url, "--hand-to-token-file", &token, "--instance", &name];
+        Serving::start(&[&[text(&source), "--store", text(&store)][..], &hand].concat())
+    };
+    append(0, 0..2);
+    append(1, 0..1);
+    let mut nodes = [node(0, "store0"), node(1, "store1")];
+    judge.token = Some("s3cret");
+    judge.wait(|series| requests(series) > 0.0);
+    // The one who judges is killed while logs grow; nodes wait for it.
+    judge.signal("-KILL");
+    append(0, 2..4);
+    append(1, 1..4);
+    nodes[0].wait(|series| series.get("plimsoll_serve_parts_waiting{}").is_some_and(|parts| *parts > 0.0));
+    judge = Serving::start(&judge_args);
+    judge.token = Some("s3cret");
+    // A node is killed, and another loses its store: only the one who judges knows where its log was left.
+    nodes[0].signal("-KILL");
+    append(0, 4..7);
+    append(1, 4..6);
+    nodes[0] = node(0, "store0");
+    nodes[1].wait(|series| series.get("plimsoll_serve_parts_waiting{}") == Some(&0.0));
+    nodes[1].signal("-KILL");
+    nodes[1] = node(1, "store1-new");
+    append(0, 7..10);
+    append(1, 6..10);
+
+    // Of each log as if it were read alone: relists that change the apiserver are facts of both together.
+    let files = [0, 1].map(|node| text(&path(&format!("node{node}")).join("audit.log")).to_owned());
+    let mut wanted: BTreeMap<String, f64> = BTreeMap::new();
+    for file in &files {
+        for (name, value) in oracle(&["count", "--version", "v1.36.0", file]).as_object().unwrap() {
+            *wanted.entry(name.clone()).or_default() += value.as_f64().unwrap();
+        }
+    }
+    let total: f64 = requests(&wanted);
+    let ours = judge.wait(|series| requests(series) >= total);
+    let counters = |all: &BTreeMap<String, f64>| -> BTreeMap<String, f64> {
+        let own = all.iter().filter(|(name, value)| is_counter(name) && **value > 0.0);
+        own.map(|(name, value)| (name.clone(), (value * 1e6).round() / 1e6)).collect()
+    };
+    none(&wrong(&counters(&ours), &counters(&wanted)));
+
+    // And as if all were read by one.
+    let together = path("together");
+    let all = path("all");
+    for (node, file) in files.iter().enumerate() {
+        let folder = all.join(format!("apiserver-{node}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(file, folder.join("audit.log")).unwrap();
+    }
+    let ran = plimsoll(&["record", text(&all), "--store", text(&together), "--keep-rollups", "10s=20000d"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let since = "since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z";
+    for (question, words) in [("balance", vec!["balance"]), ("traffic", vec!["traffic", "--by", "verb,resource,user"])]
+    {
+        let by = if question == "traffic" { "&by=verb,resource,user&top=0" } else { "&top=0" };
+        let theirs = judge.json(&format!("/api/v1/{question}?{since}{by}"));
+        let span = ["--since", "2026-11-20T00:00:00Z", "--until", "2026-11-21T00:00:00Z", "--top", "0", "-o", "json"];
+        let ran = plimsoll(&[&words[..], &[text(&together.join("rollups"))], &span].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let ours: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert!(!ours["rows"].as_array().unwrap().is_empty());
+        assert_eq!(theirs["rows"], ours["rows"], "{question}");
+        assert_eq!(theirs["totals"], ours["totals"], "{question}");
+    }
+    // Nodes keep nothing that went.
+    nodes[0].wait(|series| series.get("plimsoll_serve_parts_waiting{}") == Some(&0.0));
+    let left = fs::read_dir(path("store0/rollups")).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(left.count(), 0);
+}
+
+/// What is no part, or a damaged one, never gets into the store.
+#[test]
+fn parts_that_are_not_whole_are_not_taken() {
+    let home = folder();
+    let store = home.path().join("store");
+    let serving = Serving::start(&["--store", text(&store)]);
+    serving.wait(|series| series.contains_key("plimsoll_serve_rounds_total{}"));
+    let post = |path: &str, body: &[u8]| serving.raw(&format!("POST {path}"), body);
+    for (path, status) in [
+        ("/parts/../x/manifest.json?from=0", 400),
+        ("/parts/a/.hidden?from=0", 400),
+        ("/parts/a/b/c.parquet?from=0", 400),
+        ("/parts/a/run.sh?from=0", 400),
+        ("/parts/a/traffic.parquet", 400),
+        ("/parts/a/traffic.parquet?from=-1", 400),
+        ("/parts/a/traffic.parquet?from=7", 409),
+        ("/parts/a/traffic.parquet?from=0", 200),
+        ("/parts/a/manifest.json?from=0", 422),
+    ] {
+        assert_eq!(post(path, b"no part").0, status, "{path}");
+    }
+    // A whole one of which a byte is another.
+    let made = home.path().join("rollup");
+    let ran = plimsoll(&["rollup", &sample("quiet/audit"), "--to", text(&made)]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut names: Vec<String> =
+        fs::read_dir(&made).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_by_key(|name| name == "manifest.json");
+    for name in &names {
+        let mut bytes = fs::read(made.join(name)).unwrap();
+        if name == "traffic.parquet" {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        }
+        let (status, _, body) = post(&format!("/parts/bad/{name}?from=0"), &bytes);
+        let expected = if name == "manifest.json" { 422 } else { 200 };
+        assert_eq!(status, expected, "{name}: {}", String::from_utf8_lossy(&body));
+    }
+    let rounds = serving.series()["plimsoll_serve_rounds_total{}"];
+    let ours = serving.wait(|series| series["plimsoll_serve_rounds_total{}"] > rounds + 1.0);
+    assert!(requests(&ours) == 0.0 && ours["plimsoll_serve_errors_total{}"] == 0.0, "{ours:?}");
+    assert_eq!(serving.get("/parts"), (200, "{}".to_owned()));
 }
 
 /// As promtool and a real Prometheus see it, in both formats, packed or not.

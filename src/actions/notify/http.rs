@@ -8,14 +8,19 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::path::Path;
 use std::time::Duration;
+use ureq::Body;
+use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Characters of an answer that are shown in an error.
 const SHOWN: usize = 200;
 
+/// An answer that is read is no longer than this.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+
 /// Where messages are posted to.
-#[derive(Debug)]
-pub(super) struct Target {
+#[derive(Debug, Clone)]
+pub(in crate::actions) struct Target {
     agent: ureq::Agent,
     url: String,
     authorization: Option<String>,
@@ -23,7 +28,12 @@ pub(super) struct Target {
 
 impl Target {
     /// A target at this URL, with what stands behind it.
-    pub(super) fn new(url: &Url, path: &str, login: Option<&Login>, ca: Option<&Path>) -> Result<Self, String> {
+    pub(in crate::actions) fn new(
+        url: &Url,
+        path: &str,
+        login: Option<&Login>,
+        ca: Option<&Path>,
+    ) -> Result<Self, String> {
         let url = match url {
             Url::Plain(url) => url.clone(),
             Url::Secret(secret) => reveal(secret)?,
@@ -54,9 +64,37 @@ impl Target {
         })
     }
 
+    /// The same server, with more behind the path.
+    pub(in crate::actions) fn at(&self, path: &str) -> Self {
+        Self { url: format!("{}{path}", self.url), ..self.clone() }
+    }
+
+    /// What the server has there.
+    pub(in crate::actions) fn get(&self, within: Duration) -> Result<Vec<u8>, Fault> {
+        let mut request = self.agent.get(&self.url);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let sent = request.config().timeout_global(Some(within)).build().call();
+        let mut response = self.answered(sent)?;
+        let read = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
+        read.map_err(|error| Fault::Later(error.to_string(), None))
+    }
+
     /// Posts JSON with these headers.
     pub(super) fn post(&self, body: &[u8], headers: &[(&str, String)], within: Duration) -> Result<(), Fault> {
-        let mut request = self.agent.post(&self.url).header("Content-Type", "application/json");
+        self.send("application/json", body, headers, within)
+    }
+
+    /// Posts something of this type with these headers.
+    pub(in crate::actions) fn send(
+        &self,
+        content_type: &str,
+        body: &[u8],
+        headers: &[(&str, String)],
+        within: Duration,
+    ) -> Result<(), Fault> {
+        let mut request = self.agent.post(&self.url).header("Content-Type", content_type);
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization);
         }
@@ -64,6 +102,11 @@ impl Target {
             request = request.header(*name, value);
         }
         let sent = request.config().timeout_global(Some(within)).build().send(body);
+        self.answered(sent).map(drop)
+    }
+
+    /// An answer, if it is one of success.
+    fn answered(&self, sent: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Fault> {
         let mut response = sent.map_err(|error| match error {
             // The text of others may hold the URL, which may be a secret.
             ureq::Error::BadUri(_) => Fault::Refused("its URL is not valid".to_owned()),
@@ -71,7 +114,7 @@ impl Target {
         })?;
         let status = response.status().as_u16();
         if (200..300).contains(&status) {
-            return Ok(());
+            return Ok(response);
         }
         let asked = response
             .headers()

@@ -16,7 +16,7 @@ pub mod store;
 #[cfg(feature = "live")]
 mod alertmanager;
 #[cfg(feature = "live")]
-mod http;
+pub(super) mod http;
 #[cfg(feature = "live")]
 mod slack;
 #[cfg(feature = "live")]

@@ -84,6 +84,36 @@ impl RollupsWriter {
         Ok(())
     }
 
+    /// Up to where logs were read, by the hashes of their first lines, wherever that is less.
+    pub fn skip_to(&mut self, positions: &BTreeMap<String, u64>) -> Result<(), StoreError> {
+        for (log, to) in positions {
+            let own = self.known.dropped.entry(log.clone()).or_default();
+            *own = (*own).max(*to);
+        }
+        self.remember()
+    }
+
+    /// Takes in a part that another process made, whole in a folder of this file system, under its own name; gives the
+    /// folder that it is in now.
+    pub fn adopt(&self, part: &Rolled) -> Result<PathBuf, StoreError> {
+        let folder = self.folder.join(part.name().unwrap_or_default());
+        fs::rename(&part.folder, &folder).map_err(StoreError::io(&folder))?;
+        let _ = super::sync(&self.folder);
+        Ok(folder)
+    }
+
+    /// Up to where each log is in a store, or was in parts that were dropped.
+    pub fn positions(store: &Store) -> Result<BTreeMap<String, u64>, StoreError> {
+        let known = fs::read(store.rollups_folder().join(KNOWN)).ok();
+        let known: LogPositions = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let mut all = known.dropped;
+        for (log, to) in store.rollups()?.read_to() {
+            let own = all.entry(log.to_owned()).or_default();
+            *own = (*own).max(to);
+        }
+        Ok(all)
+    }
+
     /// Removes parts, what they replaced before them; what was in them is known to have been read.
     pub fn drop_parts(&mut self, parts: &[&Rolled]) -> Result<(), StoreError> {
         for file in parts.iter().flat_map(|part| &part.manifest.files) {

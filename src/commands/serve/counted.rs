@@ -73,14 +73,20 @@ const SERIES: Spec = gauge(
     "Series of counters by client, LIST or operation that are exported; at most 20,000.",
     &[],
 );
+const WAITING: Spec = gauge(
+    "plimsoll_serve_parts_waiting",
+    "Roll-ups that wait to be handed over to the instance that judges them.",
+    &[],
+);
 const RESIDENT: Spec = gauge("process_resident_memory_bytes", "Resident memory of this process.", &[]);
 
 /// Counters and gauges.
 pub(super) struct Counted {
     counters: Counters,
     file: PathBuf,
-    /// The part before, whose last watches may have ended just before a LIST of the next.
-    before: Option<(Rollup, Manifest, Relists)>,
+    /// The part before of the same logs, whose last watches may have ended just before a LIST of the next: by the names
+    /// of the apiservers.
+    before: BTreeMap<String, (Rollup, Manifest, Relists)>,
     /// What the last judgement found.
     judged: BTreeMap<&'static str, Family>,
     /// What metrics pages, cgroups and objects show of now.
@@ -90,6 +96,8 @@ pub(super) struct Counted {
     /// Whether something was read since the last judgement.
     pub(super) has_news: bool,
     pub(super) rounds: u64,
+    /// Parts that wait to be handed over, where there is somebody to hand them to.
+    pub(super) waiting: Option<usize>,
     pub(super) errors: u64,
     pub(super) round_seconds: f64,
     /// When the sources were last read without an error.
@@ -124,12 +132,13 @@ impl Counted {
         let mut counted = Self {
             counters: kept.unwrap_or_default(),
             file,
-            before: None,
+            before: BTreeMap::new(),
             gauges: Gauges::default(),
             judged: BTreeMap::new(),
             owners,
             has_news: false,
             rounds: 0,
+            waiting: None,
             errors: 0,
             round_seconds: 0.0,
             last_success: None,
@@ -147,17 +156,47 @@ impl Counted {
             behind.iter().for_each(|part| counted.mark(&part.manifest.files));
         }
         // What the last part ends with goes on in the next.
-        if let Some(last) = behind.iter().max_by_key(|part| part.manifest.last) {
-            let (rollup, manifest) = rolled::join(&[last], last.manifest.tile_seconds)?;
-            let relists = Relists::from_rollup(&rollup);
-            counted.before = Some((rollup, manifest, relists));
+        let mut last: BTreeMap<String, &Rolled> = BTreeMap::new();
+        for part in behind {
+            let own = last.entry(apiservers(&part.manifest)).or_insert(part);
+            if part.manifest.last > own.manifest.last {
+                *own = part;
+            }
         }
-        for part in ahead {
+        for (names, part) in last {
             let (rollup, manifest) = rolled::join(&[part], part.manifest.tile_seconds)?;
-            counted.count(rollup, manifest)?;
+            let relists = Relists::from_rollup(&rollup);
+            counted.before.insert(names, (rollup, manifest, relists));
         }
+        counted.count_parts(ahead)?;
         counted.keep(context)?;
         Ok(counted)
+    }
+
+    fn count_parts<'p>(&mut self, parts: impl IntoIterator<Item = &'p Rolled>) -> Result<(), Error> {
+        for part in parts {
+            let (rollup, manifest) = rolled::join(&[part], part.manifest.tile_seconds)?;
+            self.count(rollup, manifest)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what others handed over, which the store holds already.
+    pub(super) fn take_parts(&mut self, parts: &[Rolled], context: &mut Context<'_>) -> Result<(), Error> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        for stream in parts.iter().flat_map(|part| &part.manifest.streams) {
+            self.events += stream.coverage().total();
+        }
+        self.count_parts(parts)?;
+        self.keep(context)
+    }
+
+    /// Takes note of what was read, and counts none of it: whom it is handed to does.
+    pub(super) fn note(&mut self, gained: &Gained) {
+        self.events += gained.events();
+        self.losses += gained.outcome.losses.len() as u64;
     }
 
     /// Whether a piece of a log lies behind what is counted of it.
@@ -174,8 +213,7 @@ impl Counted {
 
     /// Counts what the logs gained, which the store holds already.
     pub(super) fn take(&mut self, gained: Gained, context: &mut Context<'_>) -> Result<(), Error> {
-        self.events += gained.events();
-        self.losses += gained.outcome.losses.len() as u64;
+        self.note(&gained);
         let Gained { rollup: Some(rollup), outcome, files } = gained else { return Ok(()) };
         let manifest = Manifest { files, ..manifest(&rollup, &[], &outcome) };
         self.count(rollup, manifest)?;
@@ -197,7 +235,8 @@ impl Counted {
     /// Counts a part, of which relists may follow watches that ended in the part before.
     fn count(&mut self, rollup: Rollup, manifest: Manifest) -> Result<(), Error> {
         let own = Relists::from_rollup(&rollup);
-        let relists = match self.before.take() {
+        let names = apiservers(&manifest);
+        let relists = match self.before.remove(&names) {
             None => own.clone(),
             Some((before, of_before, theirs)) => {
                 let wanted = Wanted { with_seams: true, tables: Tables::All, ..Wanted::default() };
@@ -211,7 +250,7 @@ impl Counted {
         let sizes = SizeContext { snapshot: None, metrics: self.gauges.sizes() };
         self.counters.add(&rollup, &relists, &sizes, now());
         self.mark(&manifest.files);
-        self.before = Some((rollup, manifest, own));
+        self.before.insert(names, (rollup, manifest, own));
         self.has_news = true;
         Ok(())
     }
@@ -280,10 +319,11 @@ impl Counted {
             Family::single(SERIES, self.counters.len() as f64),
         ];
         let resident = resident_bytes().map(|bytes| Family::single(RESIDENT, bytes as f64));
+        let waiting = self.waiting.map(|parts| Family::single(WAITING, parts as f64));
         let now = now();
         let counters = self.counters.families(now).into_iter();
         let gauges = [self.clients()].into_iter().chain(self.gauges.families(now));
-        counters.chain(gauges).chain(self.judged.values().cloned()).chain(own).chain(resident).collect()
+        counters.chain(gauges).chain(self.judged.values().cloned()).chain(own).chain(waiting).chain(resident).collect()
     }
 
     /// Owners of clients.
@@ -295,6 +335,11 @@ impl Counted {
         });
         Family { spec: CLIENTS, series: owned.collect() }
     }
+}
+
+/// The names of the apiservers whose logs a part is made of.
+fn apiservers(manifest: &Manifest) -> String {
+    manifest.streams.iter().map(|stream| stream.instance.as_str()).collect::<Vec<_>>().join(",")
 }
 
 /// Resident memory of this process, where the kernel says.

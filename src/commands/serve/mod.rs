@@ -4,10 +4,13 @@
 mod api;
 mod counted;
 mod forecasts;
+mod hand_over;
+mod parts;
 mod posted;
 mod published;
 
 use crate::actions::fresh;
+use crate::actions::hand_over::Recipient;
 use crate::actions::web::{Access, Tls, WebServer};
 use crate::analysis::list_route::Minor;
 use crate::cli::repeat::{sleep_until, stop_signal};
@@ -20,6 +23,8 @@ use crate::sources::arguments::is_url;
 use crate::sources::clock::now;
 use counted::Counted;
 use forecasts::Forecasts;
+use hand_over::HandOver;
+use parts::Incoming;
 use posted::Posted;
 use published::{Published, Web};
 use std::fs;
@@ -30,13 +35,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Parts that can't be handed over just now are no shorter than this.
+const WHILE_AWAY: Duration = Duration::from_secs(60);
+
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES
   # then: curl localhost:9797/metrics
   plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll
-  # only events posted to /audit
-  plimsoll serve --store /data
+  # only events posted to /audit, and metrics of the pod's cluster
+  plimsoll serve --cluster --store /data
+  # on each control-plane node: another instance judges the logs of all
+  plimsoll serve /var/log/kubernetes/ --store /var/lib/plimsoll --hand-to https://plimsoll:9797
   # the latest report
   curl -s localhost:9797/report > report.html
 
@@ -76,11 +86,45 @@ pub struct Args {
     #[arg(long, value_name = "VERSION", value_parser = version)]
     k8s_version: Option<Minor>,
     #[command(flatten)]
+    hand_over: HandOverFlags,
+    #[command(flatten)]
     access: AccessFlags,
     #[command(flatten)]
     keep: KeepFlags,
     #[command(flatten)]
     kube: KubeFlags,
+}
+
+/// Whether another instance counts and judges.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Several apiservers")]
+struct HandOverFlags {
+    /// Hand the roll-ups of these logs to the plimsoll serve at this URL, which counts and judges those of all
+    /// apiservers.
+    #[arg(long, value_name = "URL")]
+    hand_to: Option<String>,
+    /// The bearer token that it requires is in this file.
+    #[arg(long, value_name = "FILE", requires = "hand_to")]
+    hand_to_token_file: Option<PathBuf>,
+    /// Trust these certificates (PEM) in place of the system's.
+    #[arg(long, value_name = "FILE", requires = "hand_to")]
+    hand_to_ca_file: Option<PathBuf>,
+    /// Name of the apiserver whose log lies in no folder of its name (default with --hand-to: the host's).
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    instance: Option<String>,
+}
+
+impl HandOverFlags {
+    fn recipient(&self) -> Option<Recipient> {
+        let (token, authorities) = (self.hand_to_token_file.clone(), self.hand_to_ca_file.clone());
+        self.hand_to.as_ref().map(|url| Recipient { url: url.trim_end_matches('/').to_owned(), token, authorities })
+    }
+
+    fn instance(&self) -> String {
+        let host = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+        let given = self.instance.clone().filter(|name| !name.is_empty());
+        given.or_else(|| self.hand_to.as_ref().map(|_| host())).unwrap_or_default()
+    }
 }
 
 /// Who may ask.
@@ -176,7 +220,14 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     };
     let mut counted = Counted::open(&recorder.store, usize::from(args.max_clients), args.k8s_version, owners, context)?;
     let published = Arc::new(Published::default());
-    let web = Web::new(Arc::clone(&published), Arc::clone(&posted), &recorder.store, context.settings.clone());
+    let incoming = Arc::new(Incoming::open(&recorder.store)?);
+    let web = Web::new(
+        Arc::clone(&published),
+        Arc::clone(&posted),
+        Arc::clone(&incoming),
+        &recorder.store,
+        context.settings.clone(),
+    );
     let secure = if tls.is_some() { "https" } else { "http" };
     let server = WebServer::start(args.listen, tls, access, Arc::new(web)).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
@@ -186,7 +237,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     })?;
     context.notice(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
-    let mut logs = Recording::new(Duration::ZERO);
+    let mut handing = args.hand_over.recipient().map(HandOver::new);
+    recorder.hands_over = handing.is_some();
+    let shortest = if handing.is_some() { WHILE_AWAY } else { Duration::ZERO };
+    let mut logs = Recording::new(shortest).named(&args.hand_over.instance());
     let has_cluster = args.cluster || args.kube.kubeconfig.is_some() || args.kube.context.is_some();
     let mut taker =
         Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store).with_cluster(has_cluster);
@@ -206,8 +260,19 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             recorder.store(&taken.samples, context)?;
             counted.take_now(taken);
             taker.remember(context)?;
-            if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
-                counted.take(gained, context)?;
+            match &mut handing {
+                Some(handing) => {
+                    let gained = handing.round(&mut logs, &sources, &recorder.store, context);
+                    counted.waiting = Some(handing.waiting);
+                    counted.note(&gained?.unwrap_or_default());
+                }
+                None => {
+                    if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
+                        counted.take(gained, context)?;
+                    }
+                    let adopted = incoming.adopt(context)?;
+                    counted.take_parts(&adopted, context)?;
+                }
             }
             posted.clean(&recorder.store)?;
             recorder.look_after(false, context)
@@ -236,7 +301,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             counted.has_news = false;
             counted.judge(&recorder.store, context);
         }
-        if let Some(limits) = forecasts.round() {
+        if handing.is_none()
+            && let Some(limits) = forecasts.round()
+        {
             counted.gauges.limits(limits);
         }
         if is_ready {
@@ -248,6 +315,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.notice("stopping")?;
     drop(server);
     // What was written or posted until now is not lost, whether or not there is a next start.
+    if let Some(handing) = &mut handing {
+        // Whoever is away gets it after the next start.
+        return handing.round(&mut logs, &sources, &recorder.store, context).map(drop);
+    }
     if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
         counted.take(gained, context)?;
     }

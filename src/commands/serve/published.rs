@@ -2,6 +2,7 @@
 //! reports and documents by the same questions as the commands, on workers.
 
 use super::api;
+use super::parts::Incoming;
 use super::posted::Posted;
 use crate::actions::web::{Handler, WebAnswer, WebRequest};
 use crate::cli::Settings;
@@ -43,6 +44,7 @@ impl Published {
 pub(super) struct Web {
     published: Arc<Published>,
     posted: Arc<Posted>,
+    incoming: Arc<Incoming>,
     /// The store's roll-ups, which questions are about.
     source: String,
     settings: Settings,
@@ -53,9 +55,15 @@ const INDEX: &str = "<!doctype html><title>plimsoll</title><h1>plimsoll</h1>\
 <li><a href=\"/api/v1/\">documents as JSON</a></ul>";
 
 impl Web {
-    pub(super) fn new(published: Arc<Published>, posted: Arc<Posted>, store: &Store, settings: Settings) -> Self {
+    pub(super) fn new(
+        published: Arc<Published>,
+        posted: Arc<Posted>,
+        incoming: Arc<Incoming>,
+        store: &Store,
+        settings: Settings,
+    ) -> Self {
         let source = store.rollups_folder().display().to_string();
-        Self { published, posted, source, settings }
+        Self { published, posted, incoming, source, settings }
     }
 }
 
@@ -71,14 +79,19 @@ impl Handler for Web {
     fn answer(&self, request: WebRequest) -> WebAnswer {
         let path = request.path.as_str();
         let posted = path.strip_prefix("/audit").filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let allow = if posted.is_some() { "POST" } else { "GET, HEAD" };
+        let part = path.strip_prefix("/parts/");
+        let allow = if posted.is_some() || part.is_some() { "POST" } else { "GET, HEAD" };
         if !allow.split(", ").any(|method| method == request.method) {
             return WebAnswer { allow, ..WebAnswer::text(405, format!("{path} takes {allow}")) };
         }
         if let Some(name) = posted {
             return self.posted.take(name, &request.body);
         }
+        if let Some(part) = part {
+            return self.incoming.take(part, &request.query, &request.body);
+        }
         match path {
+            "/parts" => self.incoming.positions(),
             "/" => WebAnswer::new(200, "text/html; charset=utf-8", INDEX),
             "/metrics" => self.published.metrics(&request.accept),
             "/healthz" => WebAnswer::text(200, "ok"),

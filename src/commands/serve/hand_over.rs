@@ -1,0 +1,65 @@
+//! An instance that hands its roll-ups to another: it reads logs, and neither counts nor judges them.
+
+use crate::actions::hand_over::Recipient;
+use crate::actions::store::RollupsWriter;
+use crate::cli::{Context, Error};
+use crate::inputs::recording::{Gained, Recording, failed};
+use crate::sources::rolled::Rolled;
+use crate::sources::store::Store;
+
+/// From so many parts on that wait, each is of a longer time: the recipient is away.
+const MAX_WAITING: usize = 20;
+
+/// What is handed over, and to whom.
+pub(super) struct HandOver {
+    recipient: Recipient,
+    /// Whether the recipient has reported which lines it has.
+    has_positions: bool,
+    /// Parts that wait.
+    pub(super) waiting: usize,
+}
+
+impl HandOver {
+    pub(super) fn new(recipient: Recipient) -> Self {
+        Self { recipient, has_positions: false, waiting: 0 }
+    }
+
+    /// Reads on, and hands over what there is. Until the recipient was reached once nothing is read: only it knows
+    /// where a log was left if this store is new.
+    pub(super) fn round(
+        &mut self,
+        logs: &mut Recording,
+        sources: &[String],
+        store: &Store,
+        context: &mut Context<'_>,
+    ) -> Result<Option<Gained>, Error> {
+        let unsent = |why: String| Error::Input(format!("--hand-to {}: {why}", self.recipient.url));
+        if !self.has_positions {
+            let positions = self.recipient.positions().map_err(unsent)?;
+            let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else { return Ok(None) };
+            writer.skip_to(&positions).map_err(failed)?;
+            self.has_positions = true;
+        }
+        let gained = logs.round(sources, store, self.waiting < MAX_WAITING, context)?;
+        let parts = in_order(store)?;
+        self.waiting = parts.len();
+        for part in parts {
+            self.recipient.give(&part).map_err(unsent)?;
+            if let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? {
+                writer.drop_parts(&[&part]).map_err(failed)?;
+                self.waiting -= 1;
+            }
+        }
+        Ok(gained)
+    }
+}
+
+/// Parts of one log one after the other.
+fn in_order(store: &Store) -> Result<Vec<Rolled>, Error> {
+    let mut parts = store.rollups().map_err(failed)?.parts;
+    parts.sort_by_cached_key(|part| {
+        let first = part.manifest.files.iter().map(|file| (file.log.clone(), file.from)).min();
+        (part.manifest.recorded, first)
+    });
+    Ok(parts)
+}
