@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bytes that are sent at once.
-const PIECE: usize = 8 << 20;
+const CHUNK_BYTES: usize = 8 << 20;
 
 /// How long a piece may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,14 +55,14 @@ impl Recipient {
         let mut files: Vec<String> =
             entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok()).collect();
         files.sort_by_key(|name| (name == MANIFEST, name.clone()));
-        let mut piece = Vec::with_capacity(PIECE);
+        let mut piece = Vec::with_capacity(CHUNK_BYTES);
         for name in files {
             let path = part.folder.join(&name);
             let mut file = File::open(&path).map_err(|error| here(&path, error))?;
             let mut from = 0;
             loop {
                 piece.clear();
-                let mut next = Read::by_ref(&mut file).take(PIECE as u64);
+                let mut next = Read::by_ref(&mut file).take(CHUNK_BYTES as u64);
                 next.read_to_end(&mut piece).map_err(|error| here(&path, error))?;
                 if piece.is_empty() && from > 0 {
                     break;
@@ -70,7 +70,7 @@ impl Recipient {
                 let target = target.at(&format!("/{name}?from={from}"));
                 target.send("application/octet-stream", &piece, &[], PATIENCE).map_err(words)?;
                 from += piece.len();
-                if piece.len() < PIECE {
+                if piece.len() < CHUNK_BYTES {
                     break;
                 }
             }

@@ -40,3 +40,4 @@ pub mod robust;
 pub mod rollup;
 pub mod seats;
 pub mod traffic;
+pub mod upgrade;

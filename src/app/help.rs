@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Commands by what people come for; all of them are here, each once.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Investigate", &["report", "tui", "traffic", "clients", "compare", "balance", "controllers", "explain"]),
-    ("Capacity", &["quota", "budget", "forecast", "etcd", "memory", "heap"]),
+    ("Capacity", &["quota", "budget", "upgrade", "forecast", "etcd", "memory", "heap"]),
     ("Watch and alert", &["guard", "serve", "dashboards"]),
     ("Collect and keep", &["collect", "record", "rollup", "cache"]),
 ];
@@ -25,12 +25,28 @@ const EXAMPLES: [(&str, &str); 3] = [
 /// Lines of examples that `-h` shows.
 const FIRST_LINES: usize = 3;
 /// Headings of flags that most calls do without: `--help` shows them.
-const RARE_HEADINGS: [&str; 7] = ["Retention", "Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
+const RARE_HEADINGS: [&str; 8] =
+    ["Several apiservers", "Retention", "Output", "Prometheus", "Cluster", "Cgroups", "What if", "etcd"];
 /// Single flags that most calls do without.
-const RARE_FLAGS: [&str; 11] =
-    ["season", "events", "ended", "chart", "name", "template", "state", "give_up", "owner_key", "live", "days"];
+const RARE_FLAGS: [&str; 15] = [
+    "season",
+    "events",
+    "ended",
+    "chart",
+    "name",
+    "template",
+    "state",
+    "give_up",
+    "owner_key",
+    "live",
+    "days",
+    "objects_every",
+    "forecast_every",
+    "judge_every",
+    "basic_auth_file",
+];
 /// Flags among these that are worth a line with `-h`.
-const USUAL: [&str; 4] = ["context", "prometheus", "path", "component"];
+const USUAL: [&str; 5] = ["hand_to", "context", "prometheus", "path", "component"];
 /// The explanation of a flag with `-h` is no longer.
 const MAX_SHORT_HELP_CHARS: usize = 66;
 /// from as many on a clause stands for the whole,

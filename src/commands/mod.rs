@@ -33,6 +33,7 @@ mod traffic_live;
 mod traffic_metrics;
 #[cfg(feature = "tui")]
 pub mod tui;
+pub mod upgrade;
 
 use crate::analysis::answer::Answer;
 use crate::cli::{Context, Error, FailOn};
@@ -70,6 +71,8 @@ pub enum Command {
     Collect(Box<collect::Args>),
     /// Propose, check and lint quotas; alert their owners.
     Quota(quota::Args),
+    /// Show which clients an upgrade of Kubernetes breaks.
+    Upgrade(upgrade::Args),
     /// Check what clients ask of apiservers against budgets.
     Budget(budget::Args),
     /// Forecast when quotas, nodes and etcd reach their limits.
@@ -130,6 +133,7 @@ impl Command {
             #[cfg(feature = "live")]
             Self::Collect(args) => collect::run(args, context),
             Self::Quota(args) => quota::run(args, context),
+            Self::Upgrade(args) => upgrade::run(args, context),
             Self::Budget(args) => budget::run(args, context),
             #[cfg(feature = "history")]
             Self::Forecast(args) => forecast::run(args, context),

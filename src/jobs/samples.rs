@@ -33,6 +33,14 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Samples as they are written.
 pub(crate) type Samples = Vec<(Series, Micros, f64)>;
 
+/// A page as it was sent.
+#[derive(Debug)]
+pub(crate) struct RawPage {
+    pub(crate) instance: String,
+    pub(crate) at: Micros,
+    pub(crate) body: Vec<u8>,
+}
+
 /// What one round took.
 #[derive(Default)]
 pub(crate) struct Taken {
@@ -44,6 +52,8 @@ pub(crate) struct Taken {
     pub(crate) namespaces: Option<BTreeMap<String, Namespace>>,
     /// Requests that wait or execute in any apiserver, and when, where apiservers say it and it is asked for.
     pub(crate) requests: Option<(Micros, Vec<Request>)>,
+    /// Pages of the cluster's apiservers, where they are asked for.
+    pub(crate) pages: Vec<RawPage>,
 }
 
 /// What is remembered from one round, and from one run, to the next: in the store's folder.
@@ -70,9 +80,9 @@ pub(crate) struct Taker<'a> {
     listed: Option<std::time::Instant>,
     /// Whether the cluster is asked.
     with_cluster: bool,
-    /// Whether its apiservers are asked for the requests that they hold.
+    /// Whether its apiservers are asked for the requests that they hold, and their pages given as they are.
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "requests can be read only from a cluster"))]
-    with_requests: bool,
+    with_details: bool,
     #[cfg(feature = "live")]
     cluster: Option<crate::sources::live::Cluster>,
 }
@@ -127,16 +137,16 @@ impl<'a> Taker<'a> {
             warned: HashSet::new(),
             listed: None,
             with_cluster: sources.is_empty(),
-            with_requests: false,
+            with_details: false,
             #[cfg(feature = "live")]
             cluster: None,
         }
     }
 
     /// The same, which asks the cluster or not, whether or not there are sources; if so, also for the requests that its
-    /// apiservers hold.
+    /// apiservers hold, and gives their pages as they are.
     pub(crate) fn with_cluster(self, with_cluster: bool) -> Self {
-        Self { with_cluster, with_requests: with_cluster, ..self }
+        Self { with_cluster, with_details: with_cluster, ..self }
     }
 
     /// Whether something is asked for what is now.
@@ -348,6 +358,10 @@ impl<'a> Taker<'a> {
                 Ok(page) => {
                     has_answered = true;
                     let path = format!("{}/metrics", page.instance);
+                    if self.with_details {
+                        let (instance, at, body) = (page.instance.clone(), page.at, page.body.clone());
+                        taken.pages.push(RawPage { instance, at, body });
+                    }
                     pages.push(Page { instance: page.instance, page: PageFile::read(path, page.at, page.body) });
                 }
                 Err(error) => errors.push(error.to_string()),
@@ -372,7 +386,7 @@ impl<'a> Taker<'a> {
                 Err(_) => {}
             }
         }
-        if self.with_requests {
+        if self.with_details {
             taken.requests = requests(cluster, errors);
         }
         if !has_answered {

@@ -279,7 +279,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 20] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 21] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -287,6 +287,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 20] = [
     ("heap", &["top", "flame", "diff"]),
     ("quota", &["propose", "check", "alert", "lint"]),
     ("budget", &["check", "init"]),
+    ("upgrade", &[]),
     ("forecast", &[]),
     ("guard", &["episodes", "events", "policies", "webhooks"]),
     ("compare", &[]),

@@ -1,6 +1,7 @@
 //! `samples/deploy`: what would run in a cluster is what the program takes, and what it may read is what it reads.
 
 use crate::lab::Lab;
+use crate::serve::Serving;
 use crate::support::{folder, kustomization, plimsoll, root, sample, write};
 use plimsoll::app::Cli;
 use plimsoll::sources::alerts;
@@ -27,7 +28,7 @@ fn what_runs_is_what_the_program_takes() {
     let objects = objects();
     let mut commands = 0;
     let jobs = of_kind(&objects, "CronJob").into_iter().map(|job| &job["spec"]["jobTemplate"]);
-    for owner in jobs.chain(of_kind(&objects, "DaemonSet")) {
+    for owner in jobs.chain(of_kind(&objects, "DaemonSet")).chain(of_kind(&objects, "Deployment")) {
         let pod = &owner["spec"]["template"]["spec"];
         for container in pod["containers"].as_array().unwrap() {
             let words = [texts(&container["command"]), texts(&container["args"])].concat();
@@ -60,7 +61,7 @@ fn what_runs_is_what_the_program_takes() {
             .flat_map(|container| container["volumeMounts"].as_array().unwrap());
         assert_eq!(mounts.map(|mount| mount["name"].as_str().unwrap()).collect::<BTreeSet<_>>(), volumes);
     }
-    assert_eq!(commands, 4);
+    assert_eq!(commands, 5);
 }
 
 #[test]
@@ -98,6 +99,11 @@ fn resource(path: &str) -> (String, String, String) {
         ["namespaces", namespace, resource, ..] => (group.to_owned(), (*resource).to_owned(), (*namespace).to_owned()),
         rest => (group.to_owned(), rest[0].to_owned(), String::new()),
     }
+}
+
+/// A path without its query.
+fn path_of(path: &str) -> String {
+    path.split('?').next().unwrap().to_owned()
 }
 
 /// What a service account may list, by group, resource and namespace; and the paths that it may get.
@@ -144,12 +150,19 @@ fn what_may_be_read_is_what_is_read() {
         ("plimsoll-alert", &["quota", "check"][..], true),
         ("plimsoll-record", &record, true),
         ("plimsoll-record", &propose, false),
+        ("plimsoll-serve", &["serve", "--cluster"], true),
     ] {
         let lab = Lab::start(&[&page, &page]);
         let kubeconfig = lab.kubeconfig();
-        // The stand-in has no such objects: what counts is what it is asked.
-        plimsoll(&[args, &["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"]].concat())
-            .did_not_panic();
+        let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"];
+        if args.contains(&"serve") {
+            // It goes on until somebody stops it; whom seats belong to is what it asks last.
+            let serving = Serving::start(&[&args[1..], &cluster].concat());
+            serving.wait(|series| series.keys().any(|name| name.starts_with("plimsoll_client_seats{")));
+        } else {
+            // The stand-in has no such objects: what counts is what it is asked.
+            plimsoll(&[args, &cluster].concat()).did_not_panic();
+        }
         let asked = lab
             .requests("/")
             .iter()
@@ -159,7 +172,7 @@ fn what_may_be_read_is_what_is_read() {
         let lists: BTreeSet<_> = asked.iter().filter(is_of_api).map(|path| resource(path)).collect();
         // Anybody may ask for the version.
         let paths: BTreeSet<String> =
-            asked.iter().filter(|path| !is_of_api(path) && *path != "/version").cloned().collect();
+            asked.iter().filter(|path| !is_of_api(path) && *path != "/version").map(|path| path_of(path)).collect();
         let (may_list, may_get) = allowed(&objects(), account);
         let beyond: Vec<_> = lists.difference(&may_list).collect();
         assert!(beyond.is_empty(), "{account} may not list {beyond:?}");

@@ -102,5 +102,6 @@ mod traffic_counts;
 #[cfg(feature = "live")]
 mod traffic_live;
 mod tui;
+mod upgrade;
 mod views;
 mod words;

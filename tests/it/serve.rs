@@ -18,7 +18,7 @@ const LOG: &str = "list-storm/audit/apiserver-0/audit.log.zst";
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A server that runs, and its address.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     address: String,
     /// The bearer token that it is asked with.
@@ -28,7 +28,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_reading("500ms", args)
     }
 
@@ -101,7 +101,7 @@ impl Serving {
 
     /// The series once `done` holds of them.
     #[track_caller]
-    fn wait(&self, done: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
+    pub(crate) fn wait(&self, done: impl Fn(&BTreeMap<String, f64>) -> bool) -> BTreeMap<String, f64> {
         let began = Instant::now();
         loop {
             let series = self.series();
@@ -290,11 +290,23 @@ fn gauges_are_what_a_cluster_shows_now() {
     let log = Log::new();
     log.append("audit.log", 0..log.lines.len());
     let home = log.folder.parent().unwrap();
-    let alerts = "channels:\n  out: {stdout: {}}\ndefault:\n  channels: [out]\nowners:\n- name: storage\n  namespaces: [kube-*]\n";
+    let alerts = "channels:\n  out: {stdout: {}}\ndefault: {channels: [out]}\n\
+                  owners:\n- {name: storage, namespaces: [kube-*]}\n";
     let alerts = write(home, "alerts.yaml", alerts.as_bytes());
     let kubeconfig = lab.kubeconfig();
     let (store, pages) = (home.join("store"), pages.map(sample));
-    let args = ["--kubeconfig", text(&kubeconfig), "--context", "full", "--alerts", &alerts, "--k8s-version", "1.36"];
+    let args = [
+        "--kubeconfig",
+        text(&kubeconfig),
+        "--context",
+        "full",
+        "--alerts",
+        &alerts,
+        "--k8s-version",
+        "1.36",
+        "--judge-every",
+        "1s",
+    ];
     let sources = [text(&log.folder), "--store", text(&store)];
     let serving = Serving::start(&[&sources[..], &args].concat());
     let ours = serving.wait(|series| requests(series) > 0.0);
@@ -355,6 +367,35 @@ fn gauges_are_what_a_cluster_shows_now() {
     expected.dedup();
     assert!(expected.iter().any(|name| name.contains("owner=storage")) && expected.len() > 5, "{expected:?}");
     assert_eq!(ours.keys().filter(info).cloned().collect::<Vec<_>>(), expected);
+
+    // Pages are kept for as long as is judged: reports are made of them, too.
+    serving.wait(|series| series.get("plimsoll_serve_judge_duration_seconds{}").is_some_and(|took| *took > 0.0));
+    let report = serving.json("/api/v1/report");
+    let inputs: Vec<&str> =
+        report["inputs"].as_array().unwrap().iter().map(|input| input["path"].as_str().unwrap()).collect();
+    let kept = |name: &str| inputs.iter().any(|path| path.contains(&format!(".pages/{name}/")));
+    assert!(kept(&lab.name("a")) && kept(&lab.name("b")), "{inputs:?}");
+    assert_eq!(serving.json("/api/v1/episodes")["schema"], "plimsoll.guard.episodes/v1");
+}
+
+/// With metrics alone: nothing is known of clients, and what is known is judged.
+#[test]
+fn a_cluster_without_logs_is_judged_by_its_metrics() {
+    let page = sample("quiet/metrics/apiserver-0/1795167937.txt.zst");
+    let lab = Lab::start(&[&page, &page]);
+    let kubeconfig = lab.kubeconfig();
+    let args = ["--kubeconfig", text(&kubeconfig), "--context", "full", "--judge-every", "1s"];
+    let serving = Serving::start(&args);
+    let ours = serving.wait(|series| {
+        series.get("plimsoll_serve_judge_duration_seconds{}").is_some_and(|took| *took > 0.0)
+            && series.keys().any(|name| name.starts_with("plimsoll_storage_keys{"))
+    });
+    assert_eq!(ours["plimsoll_serve_errors_total{}"], 0.0, "{}", serving.stderr_text.lock().unwrap());
+    assert_eq!(requests(&ours), 0.0);
+    assert_eq!(serving.json("/api/v1/episodes")["rows"], serde_json::json!([]));
+    let (status, page) = serving.get("/report");
+    assert!(status == 200 && page.to_lowercase().starts_with("<!doctype html>"), "{status}");
+    assert_eq!(serving.get("/api/v1/clients").0, 404);
 }
 
 /// Verdicts on cgroups, and forecasts of a store that has a history.

@@ -97,7 +97,7 @@ impl Gauges {
     pub fn memory(&mut self, groups: Vec<Sample>) {
         for sample in groups {
             let own = self.groups.entry(sample.path.clone()).or_default();
-            // Made anew under the same name: nothing of before is compared with it.
+            // Made again under the same name: nothing of before is compared with it.
             if own.back().is_some_and(|last| last.inode != sample.inode || last.at > sample.at) {
                 own.clear();
             }

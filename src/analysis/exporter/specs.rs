@@ -74,7 +74,7 @@ impl Counter {
             ),
             Self::ListsNotEstimated => (
                 "plimsoll_client_lists_not_estimated",
-                "Answered LISTs whose size nothing shows: with selectors, in pages, of one namespace, of unknown objects.",
+                "Answered LISTs whose size nothing shows: with selectors, in pages, of one namespace, of others.",
                 &["user", "agent", "group", "resource"],
             ),
             Self::Relists => (

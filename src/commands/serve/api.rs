@@ -1,5 +1,6 @@
 //! Documents over HTTP: a path and its query become the question that the command of that name asks, of the store.
 
+use super::pages::KeptPages;
 use crate::actions::web::WebAnswer;
 use crate::analysis::answer::Answer;
 use crate::analysis::incident::episode_report;
@@ -11,6 +12,7 @@ use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND};
 use crate::model::uri::parameters;
 use crate::sources::clock::now;
+use crate::sources::store::Store;
 use crate::views::Format;
 use serde_json::json;
 use std::io::{self, Write};
@@ -70,6 +72,14 @@ impl Parameters {
     }
 }
 
+/// What episodes and reports are made of: roll-ups, and pages of the last hour.
+pub(super) fn judged_sources(store: &Store) -> Vec<String> {
+    let rollups = store.rollups_folder();
+    let pages = KeptPages::source(store);
+    let is_needed = rollups.is_dir() || pages.is_none();
+    is_needed.then(|| rollups.display().to_string()).into_iter().chain(pages).collect()
+}
+
 /// What a path asks.
 enum ApiRequest {
     Question(Box<Question>),
@@ -78,7 +88,7 @@ enum ApiRequest {
     Index,
 }
 
-fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<ApiRequest>, Error> {
+fn asked(path: &str, parameters: &Parameters, store: &Store) -> Result<Option<ApiRequest>, Error> {
     if path == "/api/v1/" {
         return Ok(Some(ApiRequest::Index));
     }
@@ -92,7 +102,11 @@ fn asked(path: &str, parameters: &Parameters, source: &str) -> Result<Option<Api
         return Err(Error::Usage(format!("{name}: no such parameter; {path} takes {all}")));
     }
     let now = now();
-    let (sources, bounds, filters) = (vec![source.to_owned()], parameters.bounds(now)?, parameters.all("where"));
+    let sources = match path {
+        "/report" | "/api/v1/report" | "/api/v1/episodes" => judged_sources(store),
+        _ => vec![store.rollups_folder().display().to_string()],
+    };
+    let (bounds, filters) = (parameters.bounds(now)?, parameters.all("where"));
     let question = match path {
         "/report" | "/api/v1/report" => {
             let window = match (parameters.time("from", now)?, parameters.time("to", now)?) {
@@ -157,9 +171,9 @@ impl Write for Buffer {
 }
 
 /// Answers a path, of the store's roll-ups.
-pub(super) fn answer(path: &str, query: &str, source: &str, settings: &Settings) -> WebAnswer {
+pub(super) fn answer(path: &str, query: &str, store: &Store, settings: &Settings) -> WebAnswer {
     let parameters = Parameters(parameters(query));
-    let asked = match asked(path, &parameters, source) {
+    let asked = match asked(path, &parameters, store) {
         Ok(Some(asked)) => asked,
         Ok(None) => return WebAnswer::text(404, format!("{path}: not found; / lists the available paths")),
         Err(error) => return failed(&error),

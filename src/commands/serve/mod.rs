@@ -5,6 +5,7 @@ mod api;
 mod counted;
 mod forecasts;
 mod hand_over;
+mod pages;
 mod parts;
 mod posted;
 mod published;
@@ -24,6 +25,7 @@ use crate::sources::clock::now;
 use counted::Counted;
 use forecasts::Forecasts;
 use hand_over::HandOver;
+use pages::KeptPages;
 use parts::Incoming;
 use posted::Posted;
 use published::{Published, Web};
@@ -70,7 +72,7 @@ pub struct Args {
     /// List a live cluster's objects no more often than this.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_every)]
     objects_every: Duration,
-    /// Scrape the apiservers of the cluster that the kubeconfig or the pod's service account names, and list its quotas.
+    /// Scrape the apiservers of the live cluster, and list its quotas.
     #[arg(long)]
     cluster: bool,
     /// Time between forecasts of when limits will be reached.
@@ -244,6 +246,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let has_cluster = args.cluster || args.kube.kubeconfig.is_some() || args.kube.context.is_some();
     let mut taker =
         Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store).with_cluster(has_cluster);
+    let mut pages = KeptPages::new(&recorder.store, args.judge_every);
     let mut forecasts = Forecasts::new(&recorder.store, args.forecast_every, &context.settings);
     let stop = stop_signal()?;
     let mut next = Instant::now();
@@ -256,10 +259,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let began = Instant::now();
         let result = (|| {
             // Pages first: they tell how large the LISTs of the logs are.
-            let taken = taker.round(false, context)?;
+            let mut taken = taker.round(false, context)?;
             recorder.store(&taken.samples, context)?;
+            let kept = pages.take(std::mem::take(&mut taken.pages));
             counted.take_now(taken);
             taker.remember(context)?;
+            counted.has_news |= kept.map_err(|error| Error::Input(format!("keeping a metrics page: {error}")))?;
             match &mut handing {
                 Some(handing) => {
                     let gained = handing.round(&mut logs, &sources, &recorder.store, context);

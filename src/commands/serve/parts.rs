@@ -172,7 +172,7 @@ impl Incoming {
 /// A manifest that has come and was not looked at yet.
 const PENDING: &str = "manifest.pending";
 
-/// Adds a piece to a file; `false` if it does not follow what is there. The first begins the file anew.
+/// Adds a piece to a file; `false` if it does not follow what is there. The first begins the file.
 fn write(folder: &Path, name: &str, from: u64, body: &[u8]) -> io::Result<bool> {
     fresh::folder(folder)?;
     let path = folder.join(if name == MANIFEST { PENDING } else { name });

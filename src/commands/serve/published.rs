@@ -45,8 +45,8 @@ pub(super) struct Web {
     published: Arc<Published>,
     posted: Arc<Posted>,
     incoming: Arc<Incoming>,
-    /// The store's roll-ups, which questions are about.
-    source: String,
+    /// What questions are about.
+    store: Store,
     settings: Settings,
 }
 
@@ -62,8 +62,7 @@ impl Web {
         store: &Store,
         settings: Settings,
     ) -> Self {
-        let source = store.rollups_folder().display().to_string();
-        Self { published, posted, incoming, source, settings }
+        Self { published, posted, incoming, store: store.clone(), settings }
     }
 }
 
@@ -97,7 +96,7 @@ impl Handler for Web {
             "/healthz" => WebAnswer::text(200, "ok"),
             "/readyz" if self.published.is_ready() => WebAnswer::text(200, "ok"),
             "/readyz" => WebAnswer::text(503, "the sources are being read for the first time"),
-            _ => api::answer(path, &request.query, &self.source, &self.settings),
+            _ => api::answer(path, &request.query, &self.store, &self.settings),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Columns of `budget check`.
+//! Columns of `budget check` and `upgrade`.
 
 use super::{Column, Kind, column, wide};
 
@@ -9,4 +9,13 @@ pub(super) const BUDGET: [Column; 6] = [
     column("budget_verdict", "VERDICT", Kind::Text, "within, excepted, exceeded or unknown"),
     column("detail", "DETAIL", Kind::Text, "which resources it was, or what is missing to know"),
     wide("budget", "BUDGET", Kind::Text, "the budget's name"),
+];
+
+pub(super) const UPGRADE: [Column; 6] = [
+    column("upgrade_verdict", "VERDICT", Kind::Text, "breaks, upgraded-along, later or deprecated"),
+    column("api_version", "API", Kind::Text, "the deprecated group and version that was called"),
+    column("removed_release", "REMOVED IN", Kind::Text, "the first Kubernetes version that does not serve it"),
+    column("use_instead", "USE INSTEAD", Kind::Text, "what to call instead"),
+    column("last_seen", "LAST SEEN", Kind::Time, "when it was called last"),
+    wide("first_seen", "FIRST SEEN", Kind::Time, "when it was called first"),
 ];

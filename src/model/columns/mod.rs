@@ -86,7 +86,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind, meaning: &'st
 }
 
 /// All of them, by what they are about.
-pub fn families() -> [(&'static str, &'static [Column]); 12] {
+pub fn families() -> [(&'static str, &'static [Column]); 13] {
     [
         ("Requests", &traffic::TRAFFIC),
         ("Priority levels, service levels, LISTs, watch caches", &health::HEALTH),
@@ -98,6 +98,7 @@ pub fn families() -> [(&'static str, &'static [Column]); 12] {
         ("Dangerous operations, webhooks, policies", &guard::GUARD),
         ("Quotas and forecasts", &quota::QUOTA),
         ("Budgets of clients", &budget::BUDGET),
+        ("Upgrades", &budget::UPGRADE),
         ("Incidents", &incident::INCIDENT),
         ("Explanations and collections", &about::ABOUT),
     ]

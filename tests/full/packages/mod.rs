@@ -83,7 +83,7 @@ fn the_chart_renders_what_the_kustomization_creates() {
         // What the chart says of images beyond the kustomization.
         let pod = match object["kind"].as_str().unwrap() {
             "CronJob" => &mut object["spec"]["jobTemplate"]["spec"]["template"]["spec"],
-            "DaemonSet" => &mut object["spec"]["template"]["spec"],
+            "DaemonSet" | "Deployment" => &mut object["spec"]["template"]["spec"],
             _ => continue,
         };
         pod["containers"][0]["imagePullPolicy"] = Value::from("IfNotPresent");
@@ -104,13 +104,15 @@ fn the_chart_renders_what_the_kustomization_creates() {
 #[test]
 fn values_of_the_chart_arrive() {
     let all = |overrides: &str| by_name(rendered(overrides).unwrap());
-    let few = all("serve: {enabled: false}\npropose: {enabled: false}\nrecord: {enabled: false}\n");
-    assert!(few.keys().all(|name| !["-serve", "-record", "-propose"].iter().any(|part| name.ends_with(part))));
+    let few =
+        all("serve: {enabled: false}\nnode: {enabled: false}\npropose: {enabled: false}\nrecord: {enabled: false}\n");
+    assert!(few.keys().all(|name| !["-serve", "-node", "-record", "-propose"].iter().any(|part| name.ends_with(part))));
     assert_eq!(few["RoleBinding default/plimsoll-apiservers"]["subjects"].as_array().unwrap().len(), 1);
-    let own = all("image: {repository: example.org/x, tag: v9}\nserve: {logs: '/var/log/k8s: \"odd\"', port: 1234, \
-                   flags: ['--judge-every=5m']}\nalert: {storageClass: fast, files: {alerts.yaml: 'a: \"{{ b }}\"'}}\n\
+    let own =
+        all("image: {repository: example.org/x, tag: v9}\nserve: {port: 1234}\nnode: {logs: '/var/log/k8s: \"odd\"', \
+                   flags: ['--every=5m']}\nalert: {storageClass: fast, files: {alerts.yaml: 'a: \"{{ b }}\"'}}\n\
                    imagePullSecrets: [{name: pull}]\n");
-    let serve = &own["DaemonSet plimsoll/plimsoll-serve"]["spec"]["template"]["spec"];
+    let serve = &own["DaemonSet plimsoll/plimsoll-node"]["spec"]["template"]["spec"];
     assert_eq!(serve["containers"][0]["image"], "example.org/x:v9");
     assert_eq!(serve["imagePullSecrets"][0]["name"], "pull");
     assert_eq!(serve["volumes"][0]["hostPath"]["path"], "/var/log/k8s: \"odd\"");
@@ -122,11 +124,14 @@ fn values_of_the_chart_arrive() {
         .flat_map(|part| serve["containers"][0][part].as_array().unwrap())
         .map(|word| word.as_str().unwrap())
         .collect();
-    assert!(words.contains(&"--listen=0.0.0.0:1234"));
+    assert!(words.contains(&"--listen=0.0.0.0:1234") && words.contains(&"--every=5m"), "{words:?}");
+    assert!(words.contains(&"--hand-to=https://plimsoll-serve.plimsoll.svc:1234"), "{words:?}");
     let parsed = Cli::parser().try_get_matches_from(&words);
     assert!(parsed.is_ok(), "{words:?}: {}", parsed.unwrap_err());
     let refused = rendered("record: {enabled: false}\n").unwrap_err();
     assert!(refused.contains("propose.enabled requires record.enabled"), "{refused}");
+    let refused = rendered("serve: {enabled: false}\n").unwrap_err();
+    assert!(refused.contains("node.enabled requires serve.enabled"), "{refused}");
 }
 
 #[test]

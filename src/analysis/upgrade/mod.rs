@@ -1,0 +1,168 @@
+//! Calls that an upgrade of Kubernetes breaks: who makes them, and what to call instead.
+//!
+//! What breaks is the apiserver's own word: `k8s.io/removed-release` in audit events, `removed_release` of metrics.
+
+mod apis;
+pub mod report;
+
+use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::catalogue::Metric;
+use crate::analysis::metrics::facts::Facts;
+use crate::analysis::rollup::Rollup;
+use crate::model::time::Span;
+use apis::{Api, api};
+use std::collections::BTreeSet;
+
+/// What an upgrade means for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// The version that is upgraded to does not serve it.
+    Breaks,
+    /// The same, by a program that comes with Kubernetes and is upgraded along.
+    Along,
+    /// A later version does not serve it.
+    Later,
+    /// It is deprecated; no version that ends it is named.
+    Deprecated,
+}
+
+impl Fate {
+    /// All of them, the gravest first.
+    pub const ALL: [Self; 4] = [Self::Breaks, Self::Along, Self::Later, Self::Deprecated];
+
+    /// Its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Breaks => "breaks",
+            Self::Along => "upgraded-along",
+            Self::Later => "later",
+            Self::Deprecated => "deprecated",
+        }
+    }
+}
+
+/// A deprecated API that somebody called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub cluster: String,
+    /// User; empty where only metrics show that it was called.
+    pub user: String,
+    pub agent: String,
+    /// Group and version.
+    pub version: String,
+    pub resource: String,
+    /// The first version that does not serve it; empty where none is named.
+    pub removed: String,
+    pub fate: Fate,
+    /// Group and version to use instead, or what took its place; empty where that is not known.
+    pub instead: &'static str,
+    /// Requests; `None` where only metrics show it.
+    pub requests: Option<u64>,
+    /// First and last of them.
+    pub span: Option<Span>,
+}
+
+/// Programs that come with Kubernetes: who upgrades it upgrades them.
+const OF_KUBERNETES: [&str; 6] = [
+    "cloud-controller-manager",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubelet",
+];
+
+fn fate(removed: &str, agent: &str, to: Minor) -> Fate {
+    match Minor::parse(removed) {
+        Some(removed) if removed <= to => match OF_KUBERNETES.contains(&agent) {
+            true => Fate::Along,
+            false => Fate::Breaks,
+        },
+        Some(_) => Fate::Later,
+        None => Fate::Deprecated,
+    }
+}
+
+/// Calls of deprecated APIs, the gravest first, then those with most requests. An API that only metrics name is a call
+/// by nobody: apiservers remember it until they restart.
+pub fn calls(rollup: Option<&Rollup>, facts: &Facts, to: Minor) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    for row in rollup.iter().flat_map(|rollup| rollup.deprecated()) {
+        // Subresources are a row each there.
+        let is_it = |call: &&mut Call| {
+            (call.cluster.as_str(), call.user.as_str(), call.agent.as_str())
+                == (row.who.cluster, row.who.user, row.who.agent)
+                && (call.version.as_str(), call.resource.as_str(), call.removed.as_str())
+                    == (row.version, row.resource, row.removed)
+        };
+        if let Some(call) = calls.iter_mut().find(is_it) {
+            call.requests = call.requests.map(|requests| requests + row.requests);
+            call.span = call.span.map(|span| (span.0.min(row.span.0), span.1.max(row.span.1)));
+            continue;
+        }
+        calls.push(Call {
+            cluster: row.who.cluster.to_owned(),
+            user: row.who.user.to_owned(),
+            agent: row.who.agent.to_owned(),
+            version: row.version.to_owned(),
+            resource: row.resource.to_owned(),
+            removed: row.removed.to_owned(),
+            fate: fate(row.removed, row.who.agent, to),
+            instead: instead(row.version, row.resource),
+            requests: Some(row.requests),
+            span: Some(row.span),
+        });
+    }
+    let mut by_nobody: BTreeSet<[String; 4]> = BTreeSet::new();
+    for fact in facts.of(Metric::DeprecatedApis).iter().filter(|fact| fact.last.is_some_and(|value| value > 0.0)) {
+        let cluster = facts.instances[fact.instance].cluster.clone();
+        let [group, version, resource, _, removed] = [0, 1, 2, 3, 4].map(|place| facts.text(fact.labels[place]));
+        let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let is_called =
+            calls.iter().any(|call| call.cluster == cluster && call.version == version && call.resource == resource);
+        if !is_called {
+            by_nobody.insert([cluster, version, resource.to_owned(), removed.to_owned()]);
+        }
+    }
+    calls.extend(by_nobody.into_iter().map(|[cluster, version, resource, removed]| Call {
+        cluster,
+        user: String::new(),
+        agent: String::new(),
+        fate: fate(&removed, "", to),
+        instead: instead(&version, &resource),
+        version,
+        resource,
+        removed,
+        requests: None,
+        span: None,
+    }));
+    calls.sort_by(|a, b| {
+        a.fate
+            .cmp(&b.fate)
+            .then_with(|| b.requests.cmp(&a.requests))
+            .then_with(|| (&a.cluster, &a.user, &a.agent).cmp(&(&b.cluster, &b.user, &b.agent)))
+            .then_with(|| (&a.version, &a.resource).cmp(&(&b.version, &b.resource)))
+    });
+    calls
+}
+
+fn instead(version: &str, resource: &str) -> &'static str {
+    api(version, resource).map_or("", |Api { instead, .. }| instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_breaks_is_what_the_new_version_does_not_serve() {
+        let to = Minor(25);
+        assert_eq!(fate("1.25", "helm", to), Fate::Breaks);
+        assert_eq!(fate("1.22", "helm", to), Fate::Breaks);
+        assert_eq!(fate("1.25", "kubelet", to), Fate::Along);
+        assert_eq!(fate("1.26", "helm", to), Fate::Later);
+        assert_eq!(fate("", "helm", to), Fate::Deprecated);
+        // An apiserver of a vendor may write anything.
+        assert_eq!(fate("soon", "helm", to), Fate::Deprecated);
+    }
+}

@@ -1,0 +1,148 @@
+//! The report of `upgrade`.
+
+use super::{Call, Fate};
+use crate::analysis::list_route::Minor;
+use crate::model::input::InputReport;
+use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
+use crate::model::time::{Span, format, second};
+use crate::model::units::counted;
+use std::collections::BTreeSet;
+
+/// What the report is made of.
+#[derive(Debug)]
+pub struct UpgradeInput<'c> {
+    /// Calls, and who owns the client of each; an empty name where nobody is known to.
+    pub calls: Vec<(&'c Call, String)>,
+    pub to: Minor,
+    pub inputs: Vec<InputReport>,
+    /// First and last event; `None` where there was no log.
+    pub span: Option<Span>,
+    /// Rows to show.
+    pub top: Option<usize>,
+}
+
+const COLUMNS: [&str; 12] = [
+    "upgrade_verdict",
+    "user",
+    "agent",
+    "api_version",
+    "resource",
+    "removed_release",
+    "use_instead",
+    "requests",
+    "last_seen",
+    "owner",
+    "first_seen",
+    "cluster",
+];
+
+/// A finding for each client and API that the upgrade breaks.
+fn finding(call: &Call, owner: &str, to: Minor, span: Span) -> Finding {
+    let client = match call.user.as_str() {
+        "" => "a client that only metrics show",
+        user => user,
+    };
+    let subject = [
+        ("cluster", call.cluster.as_str()),
+        ("user", call.user.as_str()),
+        ("agent", call.agent.as_str()),
+        ("version", call.version.as_str()),
+        ("resource", call.resource.as_str()),
+        ("owner", owner),
+    ];
+    let calls = call.requests.map_or(String::new(), |requests| format!(": {}", counted(requests, "request")));
+    let remedy = match call.instead {
+        "" => "move to the version that the server's warning names, then upgrade".to_owned(),
+        instead => format!("move to {instead}, then upgrade"),
+    };
+    Finding::new("upgrade-breaks", Severity::Critical, &subject)
+        .seen(call.span.unwrap_or(span))
+        .summary(format!(
+            "{client} calls {} {}, which Kubernetes 1.{} does not serve (removed in {}){calls}",
+            call.version, call.resource, to.0, call.removed
+        ))
+        .evidence(serde_json::json!({"requests": call.requests, "removed_release": call.removed}))
+        .remedy(remedy)
+}
+
+/// The report.
+pub fn report(input: UpgradeInput<'_>) -> Report {
+    let UpgradeInput { calls, to, inputs, span, top } = input;
+    let count = |fate: Fate| calls.iter().filter(|(call, _)| call.fate == fate).count() as u64;
+    let clients: BTreeSet<(&str, &str, &str)> = calls
+        .iter()
+        .filter(|(call, _)| call.fate == Fate::Breaks)
+        .map(|(call, _)| (call.cluster.as_str(), call.user.as_str(), call.agent.as_str()))
+        .collect();
+    let time = |at: Option<i64>| at.map_or(Value::None, |at| Value::Text(format(at)));
+    let row = |(call, owner): &(&Call, String)| -> Vec<Value> {
+        vec![
+            call.fate.name().into(),
+            text(&call.user),
+            text(&call.agent),
+            call.version.as_str().into(),
+            call.resource.as_str().into(),
+            text(&call.removed),
+            text(call.instead),
+            call.requests.map_or(Value::None, Value::Count),
+            time(call.span.map(|span| span.1)),
+            text(owner),
+            time(call.span.map(|span| span.0)),
+            text(&call.cluster),
+        ]
+    };
+    let breaks = count(Fate::Breaks);
+    let mut lead = match breaks {
+        0 => format!("No call of an API that Kubernetes 1.{} does not serve was seen.", to.0),
+        _ => format!(
+            "{} of {} would fail on Kubernetes 1.{}.",
+            counted(breaks, "deprecated API call"),
+            counted(clients.len() as u64, "client"),
+            to.0
+        ),
+    };
+    match span {
+        Some((from, to)) => {
+            let (from, to) = (second(from), second(to));
+            lead += &format!(" Looked at: {from} to {to}; a job that runs more rarely is not in it.");
+        }
+        None => lead += " There is no audit log: metrics name no clients, and forget calls when an apiserver restarts.",
+    }
+    let findings = calls
+        .iter()
+        .filter(|(call, _)| call.fate == Fate::Breaks)
+        .map(|(call, owner)| finding(call, owner, to, span.unwrap_or_default()))
+        .collect();
+    let totals = [
+        ("calls".to_owned(), Value::Count(calls.len() as u64)),
+        ("clients_that_break".to_owned(), Value::Count(clients.len() as u64)),
+    ];
+    let by_fate = Fate::ALL.map(|fate| (fate.name().replace('-', "_"), Value::Count(count(fate))));
+    let shown = top.unwrap_or(calls.len());
+    let mut notes = Vec::new();
+    if calls.len() > shown {
+        notes.push(format!("{} more; --top 0 shows all", counted((calls.len() - shown) as u64, "call")));
+    }
+    let mut report = Report {
+        schema: "plimsoll.upgrade/v1".to_owned(),
+        inputs,
+        window: Window::of(span),
+        totals: totals.into_iter().chain(by_fate).collect(),
+        table: Table {
+            name: "calls".to_owned(),
+            columns: COLUMNS.map(str::to_owned).to_vec(),
+            rows: calls.iter().take(shown).map(row).collect(),
+            ..Table::default()
+        },
+        lead: vec![lead],
+        notes,
+        findings,
+        ..Report::default()
+    };
+    report.coverage.insert("to_version".to_owned(), format!("1.{}", to.0).into());
+    report
+}
+
+fn text(text: &str) -> Value {
+    if text.is_empty() { Value::None } else { text.into() }
+}

@@ -1,0 +1,200 @@
+//! `plimsoll upgrade`: calls that a version does not serve any more equal a count of the raw events, in each form that
+//! sources have.
+
+use crate::support::{feed, folder, plimsoll, python, root, sample, write};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+
+/// One event of a client that calls a deprecated API; `removed` is empty where no release is named.
+fn event(number: u64, user: &str, agent: &str, api: [&str; 3], removed: &str) -> String {
+    let [group, version, resource] = api;
+    let at = format!("2026-11-20T10:{:02}:{:02}.000000Z", number / 60 % 60, number % 60);
+    let mut notes = json!({"authorization.k8s.io/decision": "allow", "k8s.io/deprecated": "true"});
+    if !removed.is_empty() {
+        notes["k8s.io/removed-release"] = removed.into();
+    }
+    let event = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": format!("id-{number}"),
+        "stage": "ResponseComplete", "requestURI": format!("/apis/{group}/{version}/namespaces/shop/{resource}/x"),
+        "verb": "get", "user": {"username": user, "groups": ["system:authenticated"]}, "sourceIPs": ["10.0.0.9"],
+        "userAgent": format!("{agent}/v1.2 (linux/amd64)"),
+        "objectRef": {"resource": resource, "namespace": "shop", "name": "x", "apiGroup": group, "apiVersion": version},
+        "responseStatus": {"metadata": {}, "code": 200}, "requestReceivedTimestamp": at, "stageTimestamp": at,
+        "annotations": notes,
+    });
+    event.to_string() + "\n"
+}
+
+/// Calls of every verdict, and some by hostile names.
+fn log() -> String {
+    let pdb = ["policy", "v1beta1", "poddisruptionbudgets"];
+    let capacity = ["storage.k8s.io", "v1beta1", "csistoragecapacities"];
+    let autoscaler = "system:serviceaccount:kube-system:cluster-autoscaler";
+    let mut lines = String::new();
+    let calls = [
+        ("system:serviceaccount:ci:deployer", "helm", pdb, "1.25", 7),
+        (autoscaler, "cluster-autoscaler", pdb, "1.25", 3),
+        ("system:node:a", "kubelet", capacity, "1.25", 2),
+        ("system:node:b", "kubelet", capacity, "1.25", 2),
+        ("jane", "kubectl", ["flowcontrol.apiserver.k8s.io", "v1beta2", "flowschemas"], "1.29", 4),
+        ("jane", "kubectl", ["example.com", "v1alpha1", "widgets"], "", 1),
+        ("odd", "x\u{1b}[31m,=1+1", pdb, "1.99999999999999999999", 1),
+    ];
+    let mut number = 0;
+    for (user, agent, api, removed, times) in calls {
+        for _ in 0..times {
+            number += 1;
+            lines += &event(number, user, agent, api, removed);
+        }
+    }
+    lines
+}
+
+#[track_caller]
+fn document(args: &[&str]) -> Value {
+    let ran = plimsoll(&[&["upgrade"], args, &["-o", "json"]].concat());
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))
+}
+
+fn rows(document: &Value) -> Vec<Value> {
+    let mut rows: Vec<Value> = document["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+            json!([
+                text("user"),
+                text("agent"),
+                text("api_version"),
+                text("resource"),
+                text("removed_release"),
+                text("upgrade_verdict"),
+                row["requests"],
+                text("first_seen"),
+                text("last_seen")
+            ])
+        })
+        .collect();
+    rows.sort_by_key(ToString::to_string);
+    rows
+}
+
+/// What the oracle counts, its times as ours are written.
+#[track_caller]
+fn counted(minor: &str, file: &str) -> Vec<Value> {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/upgrade.py")).args([minor, file]);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut rows: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
+    for row in &mut rows {
+        for place in [7, 8] {
+            let at: jiff::Timestamp = row[place].as_str().unwrap().parse().unwrap();
+            row[place] = plimsoll::model::time::format(at.as_microsecond()).into();
+        }
+    }
+    rows.sort_by_key(ToString::to_string);
+    rows
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn calls_are_those_of_the_raw_events_in_each_form() {
+    let home = folder();
+    let file = write(home.path(), "logs/audit.log", log());
+    let logs = text(&home.path().join("logs")).to_owned();
+    let theirs = counted("25", &file);
+    assert_eq!(theirs.len(), 6);
+    let ours = document(&[&file, "--to", "1.25"]);
+    assert_eq!(rows(&ours), theirs);
+    let totals = &ours["totals"];
+    let names = ["calls", "clients_that_break", "breaks", "upgraded_along", "later", "deprecated"];
+    assert_eq!(names.map(|name| totals[name].as_u64().unwrap()), [6, 2, 2, 1, 1, 2]);
+    let first = &ours["rows"][0];
+    assert_eq!((first["use_instead"].as_str(), first["requests"].as_u64()), (Some("policy/v1"), Some(7)));
+    assert_eq!(ours["findings"].as_array().unwrap().len(), 2);
+    // A version further on, and one before all of them.
+    assert_eq!(document(&[&file, "--to", "v1.29.3"])["totals"]["breaks"], 3);
+    assert_eq!(document(&[&file, "--to", "1.24"])["totals"]["breaks"], 0);
+
+    // Roll-up, store, and the logs beside a bundle.yaml, which names the version.
+    let made = home.path().join("rollup");
+    plimsoll(&["rollup", &logs, "--to", text(&made)]).exits(0);
+    let store = home.path().join("store");
+    plimsoll(&["record", &logs, "--store", text(&store), "--keep-rollups", "10s=20000d"]).exits(0);
+    for source in [&made, &store] {
+        assert_eq!(rows(&document(&[text(source), "--to", "1.25"])), theirs, "{}", source.display());
+    }
+    let bundle = home.path().join("bundle");
+    write(&bundle, "audit/apiserver-0/audit.log", log());
+    write(&bundle, "bundle.yaml", "cluster: shop\nkubernetes_version: v1.24.7\n");
+    let of_bundle = document(&[text(&bundle)]);
+    assert_eq!((rows(&of_bundle), &of_bundle["coverage"]["to_version"]), (theirs, &json!("1.25")));
+
+    // Exit codes, a missing version, a wrong one; nothing of a window without calls.
+    plimsoll(&["upgrade", &file, "--to", "1.25", "--fail-on", "critical"]).exits(1);
+    plimsoll(&["upgrade", &file, "--to", "1.24", "--fail-on", "critical"]).exits(0);
+    let refused = plimsoll(&["upgrade", &file]);
+    refused.exits(2);
+    assert!(refused.stderr.contains("--to 1.37"), "{}", refused.stderr);
+    plimsoll(&["upgrade", &file, "--to", "soon"]).exits(2);
+    // Names are shown, and steer no terminal.
+    let table = plimsoll(&["upgrade", &file, "--to", "1.25", "-o", "wide"]);
+    assert!(table.stdout.contains("breaks") && !table.stdout.contains('\u{1b}'), "{}", table.stdout);
+}
+
+#[test]
+fn metrics_show_which_apis_and_nobody() {
+    let home = folder();
+    let line = |group: &str, version: &str, resource: &str, removed: &str| {
+        format!(
+            "apiserver_requested_deprecated_apis{{group=\"{group}\",removed_release=\"{removed}\",\
+             resource=\"{resource}\",subresource=\"\",version=\"{version}\"}} 1\n"
+        )
+    };
+    let page = "# TYPE apiserver_requested_deprecated_apis gauge\n".to_owned()
+        + &line("policy", "v1beta1", "poddisruptionbudgets", "1.25")
+        + &line("", "v1", "endpoints", "")
+        + "apiserver_request_total{code=\"200\",verb=\"GET\",resource=\"pods\"} 7\n";
+    let path = write(home.path(), "metrics/apiserver-0/1795167937.txt", page);
+    let ours = document(&[&path, "--to", "1.25"]);
+    let expected = json!([
+        ["", "", "policy/v1beta1", "poddisruptionbudgets", "1.25", "breaks", null, "", ""],
+        ["", "", "v1", "endpoints", "", "deprecated", null, "", ""]
+    ]);
+    assert_eq!(Value::from(rows(&ours)), expected);
+    let shown = plimsoll(&["upgrade", &path, "--to", "1.25"]);
+    assert!(shown.stdout.contains("metrics name no clients"), "{}", shown.stdout);
+    // Where the log shows who it was, the metric adds nothing.
+    let bundle = home.path().join("bundle");
+    write(&bundle, "audit/apiserver-0/audit.log", log());
+    write(&bundle, "metrics/apiserver-0/1795167937.txt", std::fs::read(&path).unwrap());
+    let both = document(&[text(&bundle), "--to", "1.25"]);
+    let nobody: Vec<&Value> = both["rows"].as_array().unwrap().iter().filter(|row| row["user"].is_null()).collect();
+    assert_eq!(nobody.len(), 1, "{nobody:?}");
+    assert_eq!(nobody[0]["resource"], "endpoints");
+}
+
+#[test]
+fn owners_are_those_of_namespaces() {
+    let ours = document(&[&sample("list-storm"), "--top", "0"]);
+    assert_eq!(ours["coverage"]["to_version"], "1.37");
+    assert_eq!((&ours["totals"]["breaks"], &ours["totals"]["deprecated"]), (&json!(0), &json!(3)));
+    let home = folder();
+    let bundle = home.path();
+    write(bundle, "audit/apiserver-0/audit.log", log());
+    let namespaces = json!({"kind": "List", "apiVersion": "v1", "items": [
+        {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "ci", "labels": {"team": "delivery"}}}]});
+    write(bundle, "objects/1795166546/namespaces.json", namespaces.to_string());
+    let alerts = "channels:\n  out: {stdout: {}}\ndefault: {channels: [out]}\n\
+                  owners:\n- {name: platform, namespaces: [kube-*]}\n";
+    let alerts = write(bundle, "alerts.yaml", alerts);
+    let ours = document(&[text(bundle), "--to", "1.25", "--alerts", &alerts]);
+    let owners: Vec<&Value> = ours["rows"].as_array().unwrap().iter().map(|row| &row["owner"]).take(2).collect();
+    assert_eq!(owners, [&json!("delivery"), &json!("platform")]);
+}
