@@ -3,6 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Refuses a folder that is to be made, if it is there and not empty.
 pub fn is_free(folder: &Path) -> io::Result<()> {
@@ -18,6 +19,20 @@ pub fn folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(path)
+}
+
+/// A file to add to, made if need be; nobody else may read it.
+pub fn append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.create(true).append(true).open(path)
+}
+
+/// Whether a file or folder was changed longer ago than this.
+pub fn is_older(path: &Path, than: Duration) -> bool {
+    let changed = fs::metadata(path).and_then(|meta| meta.modified());
+    changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > than))
 }
 
 /// A file that is being written. Dropped before [`Self::finish`], it is removed.

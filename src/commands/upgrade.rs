@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// Version to upgrade to [default: the one after the bundle's].
-    #[arg(long, value_name = "VERSION", value_parser = version)]
+    #[arg(long, value_name = "VERSION", value_parser = found::parse_version)]
     to: Option<Minor>,
     /// The configuration of alerts: it names the owners of namespaces (docs/alerts.md).
     #[arg(long, value_name = "FILE", env = "PLIMSOLL_ALERTS")]
@@ -42,20 +42,13 @@ pub struct Args {
     time: TimeFlags,
 }
 
-fn version(text: &str) -> Result<Minor, String> {
-    Minor::parse(text).ok_or_else(|| "write a Kubernetes version: 1.37, v1.37.0".to_owned())
-}
-
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(field) = &context.settings.sort_by {
         return Err(Error::Usage(format!("--sort-by {field}: calls are sorted by what the upgrade does to them")));
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let config = match &args.alerts {
-        Some(path) => alerts::read(path).map_err(Error::usage)?,
-        None => alerts::none(),
-    };
+    let config = alerts::given(args.alerts.as_deref()).map_err(Error::usage)?;
     let mut found = found::find(&args.sources, Wanted::Both, context)?;
     let server = found.bundle.as_ref().and_then(|bundle| Minor::parse(&bundle.kubernetes_version));
     let Some(to) = args.to.or_else(|| server.map(|Minor(minor)| Minor(minor + 1))) else {
@@ -77,11 +70,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let calls = calls(of_logs.as_deref(), &facts, to);
     let namespaces = namespaces(&args.sources, context)?;
-    let owner = |user: &str| {
-        let namespace = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split(':').next());
-        namespace.map(|namespace| owners::of(&config, &namespaces, namespace)).unwrap_or_default()
-    };
-    let calls = calls.iter().map(|call| (call, owner(&call.user))).collect();
+    let calls = calls.iter().map(|call| (call, owners::of_user(&config, &namespaces, &call.user))).collect();
     let top = context.settings.asked_top();
     context.print(&report(UpgradeInput { calls, to, inputs, span, top }), FailOn::Never)
 }

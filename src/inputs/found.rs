@@ -11,6 +11,11 @@ use crate::views::text::plain;
 /// The apiservers' version, and where it is known from.
 pub(crate) type Version = (String, &'static str);
 
+/// A flag that names a Kubernetes version.
+pub(crate) fn parse_version(text: &str) -> Result<Minor, String> {
+    Minor::parse(text).ok_or_else(|| "write a Kubernetes version: 1.36, v1.36.2".to_owned())
+}
+
 /// Finds what is to be read; says what could not be used.
 pub(crate) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>) -> Result<Discovery, Error> {
     let found = find::find(sources, wanted, context.io.now);

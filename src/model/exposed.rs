@@ -23,6 +23,13 @@ pub struct Spec {
     pub labels: &'static [&'static str],
 }
 
+impl Spec {
+    /// That of a gauge.
+    pub const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
+        Self { name, help, kind: FamilyKind::Gauge, labels }
+    }
+}
+
 /// What a series comes to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exposed {

@@ -27,6 +27,12 @@ pub enum Value {
 }
 
 impl Value {
+    /// Text; nothing where it is empty.
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        if text.is_empty() { Self::None } else { Self::Text(text) }
+    }
+
     /// The order in which rows are sorted by a field: text upwards, numbers downwards, what is neither behind them.
     pub fn in_order(&self, other: &Self) -> Ordering {
         let number = |value: &Self| match value {

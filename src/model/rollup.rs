@@ -177,6 +177,13 @@ pub struct Manifest {
     pub coarse: BTreeMap<i64, BTreeMap<String, StoredTable>>,
 }
 
+impl Manifest {
+    /// Where it begins in the first of its logs, by which parts of one log are put in order.
+    pub fn start(&self) -> Option<(&str, u64)> {
+        self.files.iter().map(|file| (file.log.as_str(), file.from)).min()
+    }
+}
+
 /// A table of a stored roll-up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -223,6 +230,19 @@ pub struct StoredFile {
     pub from: u64,
     /// The byte behind the last.
     pub to: u64,
+}
+
+impl StoredFile {
+    /// Moves the position of its log, by the log's hash, to its end, unless that lies further already.
+    pub fn advance(&self, positions: &mut BTreeMap<String, u64>) {
+        advance(positions, &self.log, self.to);
+    }
+}
+
+/// Moves the position of a log to `to`, unless it lies further already.
+pub fn advance(positions: &mut BTreeMap<String, u64>, log: &str, to: u64) {
+    let own = positions.entry(log.to_owned()).or_default();
+    *own = (*own).max(to);
 }
 
 /// What the log of one apiserver showed.

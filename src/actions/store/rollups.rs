@@ -1,8 +1,9 @@
 //! Roll-ups of audit logs in a store: parts that are added, put together, and dropped (docs/history.md).
 
 use super::{try_lock, write};
+use crate::actions::fresh::is_older;
 use crate::actions::rollup::{self, CoarseCopy, Give};
-use crate::model::rollup::{MANIFEST, Manifest};
+use crate::model::rollup::{MANIFEST, Manifest, advance};
 use crate::model::time::{Micros, SECOND};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store, StoreError};
@@ -86,10 +87,7 @@ impl RollupsWriter {
 
     /// Up to where logs were read, by the hashes of their first lines, wherever that is less.
     pub fn skip_to(&mut self, positions: &BTreeMap<String, u64>) -> Result<(), StoreError> {
-        for (log, to) in positions {
-            let own = self.known.dropped.entry(log.clone()).or_default();
-            *own = (*own).max(*to);
-        }
+        positions.iter().for_each(|(log, to)| advance(&mut self.known.dropped, log, *to));
         self.remember()
     }
 
@@ -107,19 +105,13 @@ impl RollupsWriter {
         let known = fs::read(store.rollups_folder().join(KNOWN)).ok();
         let known: LogPositions = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         let mut all = known.dropped;
-        for (log, to) in store.rollups()?.read_to() {
-            let own = all.entry(log.to_owned()).or_default();
-            *own = (*own).max(to);
-        }
+        store.rollups()?.read_to().into_iter().for_each(|(log, to)| advance(&mut all, log, to));
         Ok(all)
     }
 
     /// Removes parts, what they replaced before them; what was in them is known to have been read.
     pub fn drop_parts(&mut self, parts: &[&Rolled]) -> Result<(), StoreError> {
-        for file in parts.iter().flat_map(|part| &part.manifest.files) {
-            let to = self.known.dropped.entry(file.log.clone()).or_default();
-            *to = file.to.max(*to);
-        }
+        parts.iter().flat_map(|part| &part.manifest.files).for_each(|file| file.advance(&mut self.known.dropped));
         if !parts.is_empty() {
             self.remember()?;
         }
@@ -132,10 +124,6 @@ impl RollupsWriter {
 
     /// Removes what others have taken the place of, and what killed writers left.
     pub fn clean(&self, parts: &Parts) -> Result<(), StoreError> {
-        let is_older = |path: &Path, than: Duration| {
-            let changed = fs::metadata(path).and_then(|meta| meta.modified());
-            changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > than))
-        };
         for part in parts.parts.iter().filter(|part| is_older(&part.folder.join(MANIFEST), READ_ON)) {
             part.left().try_for_each(|name| remove(&self.folder.join(name)))?;
         }

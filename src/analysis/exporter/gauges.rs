@@ -3,12 +3,13 @@
 
 use crate::analysis::clients::cost::Metered;
 use crate::analysis::clients::sizes::Size;
+use crate::analysis::dims::folded;
 use crate::analysis::memory::seen::Seen;
 use crate::analysis::quota::collect::QUOTA;
 use crate::analysis::quota::owners;
 use crate::model::alert::Config;
 use crate::model::apf::Request;
-use crate::model::exposed::{Exposed, Family, FamilyKind, Spec};
+use crate::model::exposed::{Exposed, Family, Spec};
 use crate::model::forecast::Reached;
 use crate::model::memory::Sample;
 use crate::model::names::{APISERVER_OBJECT_BYTES, APISERVER_OBJECTS};
@@ -29,36 +30,33 @@ pub const MAX_SERIES_EACH: usize = 1_000;
 /// Whoever holds or waits for fewer seats than this many others counts for `other`.
 const MAX_USERS: usize = 100;
 
-const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Spec {
-    Spec { name, help, kind: FamilyKind::Gauge, labels }
-}
-
-const KEYS: Spec = gauge("plimsoll_storage_keys", "Objects in etcd, as apiservers count them.", &["group", "resource"]);
-const BYTES: Spec = gauge(
+const KEYS: Spec =
+    Spec::gauge("plimsoll_storage_keys", "Objects in etcd, as apiservers count them.", &["group", "resource"]);
+const BYTES: Spec = Spec::gauge(
     "plimsoll_storage_bytes",
     "Bytes of all objects of a resource in etcd, as apiservers estimate them (Kubernetes 1.34 and later).",
     &["group", "resource"],
 );
-const QUOTA_RATIO: Spec = gauge(
+const QUOTA_RATIO: Spec = Spec::gauge(
     "plimsoll_quota_ratio",
     "Used share of a resource's quota; of several quotas of a namespace the fullest.",
     &["quota_namespace", "quota_resource"],
 );
 const MEMORY: Spec =
-    gauge("plimsoll_memory_verdict", "1 for the verdict on the memory of a cgroup.", &["group", "verdict"]);
-const SEATS: Spec = gauge(
+    Spec::gauge("plimsoll_memory_verdict", "1 for the verdict on the memory of a cgroup.", &["group", "verdict"]);
+const SEATS: Spec = Spec::gauge(
     "plimsoll_client_seats",
     "Seats of API Priority and Fairness that requests of a user hold (executing) or wait for (waiting), all apiservers \
      together.",
     &["user", "priority_level", "state"],
 );
-const LIMIT: Spec = gauge(
+const LIMIT: Spec = Spec::gauge(
     "plimsoll_limit_reached_timestamp_seconds",
     "When a limit will be reached by forecast: one in ten (0.1), half (0.5), nine in ten (0.9) of the possible \
      futures have reached it by then.",
     &["limit", "quantile"],
 );
-const LEFT_OUT: Spec = gauge(
+const LEFT_OUT: Spec = Spec::gauge(
     "plimsoll_serve_series_left_out",
     "Series of a gauge that are not exported, since there are more than 1,000: those of the smallest values.",
     &["metric"],
@@ -140,8 +138,7 @@ impl Gauges {
 
     /// Who owns a user: whoever owns a service account's namespace; nobody, which is the empty name, of others.
     pub fn owner(&self, config: &Config, user: &str) -> String {
-        let namespace = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split(':').next());
-        namespace.map(|namespace| owners::of(config, &self.namespaces, namespace)).unwrap_or_default()
+        owners::of_user(config, &self.namespaces, user)
     }
 
     /// All of them at `now`.
@@ -216,7 +213,7 @@ impl Gauges {
         };
         let user = |request: &Request| {
             let user = request.details.as_ref().map_or(request.flow.as_str(), |details| details.user.as_str());
-            super::label(if user.starts_with("system:node:") { "system:node:*" } else { user })
+            super::label(folded(user))
         };
         let mut by_user: BTreeMap<String, u64> = BTreeMap::new();
         for request in requests {

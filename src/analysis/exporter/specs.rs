@@ -41,12 +41,11 @@ pub const COUNTERS: [Counter; 9] = [
 ];
 
 /// How far behind an apiserver's log is.
-pub(super) const LAG: Spec = Spec {
-    name: "plimsoll_input_lag_seconds",
-    help: "Time since the last audit event that was counted, by apiserver.",
-    kind: FamilyKind::Gauge,
-    labels: &["source"],
-};
+pub(super) const LAG: Spec = Spec::gauge(
+    "plimsoll_input_lag_seconds",
+    "Time since the last audit event that was counted, by apiserver.",
+    &["source"],
+);
 
 impl Counter {
     /// Its name, meaning and labels.

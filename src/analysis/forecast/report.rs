@@ -346,21 +346,20 @@ fn shown(row: &Row<'_>, input: &ForecastInput) -> Vec<Value> {
             )
         })
         .collect();
-    let some = |text: String| if text.is_empty() { Value::None } else { Value::Text(text) };
     vec![
         Value::Text(row.name.clone()),
         row.current().map(|value| Value::Text(row.amount(value))).unwrap_or_default(),
         target.limit.map(|limit| Value::Text(row.amount(limit))).unwrap_or_default(),
         row.growth().map(Value::Text).unwrap_or_default(),
-        some(reached(row, input)),
-        some(range(row, input)),
+        Value::text(reached(row, input)),
+        Value::text(range(row, input)),
         // To three digits it would be a promise.
         row.probability().map(|p| Value::Text(chance(p))).unwrap_or_default(),
-        some(target.limit_from.clone()),
-        some(forecast.model.to_owned()),
-        some(words::error(forecast.backtest.as_ref(), target.unit, row.usual(), input.step)),
-        some(drivers.join(", ")),
-        some(forecast.note.clone()),
+        Value::text(target.limit_from.clone()),
+        Value::text(forecast.model),
+        Value::text(words::error(forecast.backtest.as_ref(), target.unit, row.usual(), input.step)),
+        Value::text(drivers.join(", ")),
+        Value::text(forecast.note.clone()),
     ]
 }
 

@@ -192,14 +192,13 @@ fn for_people((group, _, severity): &Row<'_>, is_one_day: bool, is_one_cluster: 
     let at = time::format(group.first.at);
     // Of one day the time will do: the line above has the date.
     let at = at.get(if is_one_day { 11..19 } else { 0..19 }).unwrap_or(&at).replace('T', " ");
-    let some = |text: String| if text.is_empty() { Value::None } else { Value::Text(text) };
     vec![
         Value::Text(at),
         severity.name().into(),
         Value::Text(if is_one_cluster { who(group) } else { format!("{} in {}", who(group), group.first.cluster) }),
         Value::Text(what(group)),
         Value::Text(outcome(group)),
-        some(gone(group)),
+        Value::text(gone(group)),
     ]
 }
 

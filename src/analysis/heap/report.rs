@@ -42,22 +42,21 @@ fn change([before, now]: [u64; 2]) -> f64 {
     now as f64 - before as f64
 }
 
-fn text(text: &str) -> Value {
-    if text.is_empty() { Value::None } else { text.into() }
-}
-
 /// A row for machines.
 fn row(node: &Node<'_>, measured: &Measured<'_>, shape: &Shape) -> Vec<Value> {
     let key = &node.key;
     let line = |line: i64| u64::try_from(line).ok().filter(|line| *line > 0).map_or(Value::None, Value::Count);
-    let (function, package) =
-        if shape.by == By::Package { (Value::None, text(&key.name)) } else { (text(&key.name), Value::None) };
+    let (function, package) = if shape.by == By::Package {
+        (Value::None, Value::text(&*key.name))
+    } else {
+        (Value::text(&*key.name), Value::None)
+    };
     let (file, line) = match shape.by {
         By::Function => {
             let (file, start) = node.place();
-            (text(&file), line(start))
+            (Value::text(file), line(start))
         }
-        _ => (text(&key.file), line(key.line)),
+        _ => (Value::text(&*key.file), line(key.line)),
     };
     let [flat, cum] = [node.flat[1], node.cum[1]];
     let shares = [flat, cum].map(|part| share(part, measured.total[1]).into());

@@ -1,5 +1,6 @@
 //! Whose a namespace is.
 
+use crate::analysis::dims::account;
 use crate::model::alert::{Config, Owner};
 use crate::model::objects::Namespace;
 use std::collections::BTreeMap;
@@ -19,6 +20,11 @@ pub fn of(config: &Config, namespaces: &BTreeMap<String, Namespace>, namespace: 
         .iter()
         .find_map(|key| known.labels.get(key).or_else(|| known.annotations.get(key)).filter(|name| !name.is_empty()));
     named.cloned().unwrap_or_default()
+}
+
+/// Who owns a user: whoever owns a service account's namespace; of others nobody.
+pub fn of_user(config: &Config, namespaces: &BTreeMap<String, Namespace>, user: &str) -> String {
+    account(user).map(|(namespace, _)| of(config, namespaces, namespace)).unwrap_or_default()
 }
 
 /// The owner of that name: as configured, else the default under that name.

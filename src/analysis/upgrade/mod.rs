@@ -9,9 +9,9 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::rollup::Rollup;
-use crate::model::time::Span;
+use crate::model::time::{Span, together};
 use apis::{Api, api};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What an upgrade means for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,33 +86,27 @@ fn fate(removed: &str, agent: &str, to: Minor) -> Fate {
 /// Calls of deprecated APIs, the gravest first, then those with most requests. An API that only metrics name is a call
 /// by nobody: apiservers remember it until they restart.
 pub fn calls(rollup: Option<&Rollup>, facts: &Facts, to: Minor) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
+    // Subresources are a row each there.
+    let mut logged: BTreeMap<_, (u64, Option<Span>)> = BTreeMap::new();
     for row in rollup.iter().flat_map(|rollup| rollup.deprecated()) {
-        // Subresources are a row each there.
-        let is_it = |call: &&mut Call| {
-            (call.cluster.as_str(), call.user.as_str(), call.agent.as_str())
-                == (row.who.cluster, row.who.user, row.who.agent)
-                && (call.version.as_str(), call.resource.as_str(), call.removed.as_str())
-                    == (row.version, row.resource, row.removed)
-        };
-        if let Some(call) = calls.iter_mut().find(is_it) {
-            call.requests = call.requests.map(|requests| requests + row.requests);
-            call.span = call.span.map(|span| (span.0.min(row.span.0), span.1.max(row.span.1)));
-            continue;
-        }
-        calls.push(Call {
-            cluster: row.who.cluster.to_owned(),
-            user: row.who.user.to_owned(),
-            agent: row.who.agent.to_owned(),
-            version: row.version.to_owned(),
-            resource: row.resource.to_owned(),
-            removed: row.removed.to_owned(),
-            fate: fate(row.removed, row.who.agent, to),
-            instead: instead(row.version, row.resource),
-            requests: Some(row.requests),
-            span: Some(row.span),
-        });
+        let key = (row.who.cluster, row.who.user, row.who.agent, row.version, row.resource, row.removed);
+        let (requests, span) = logged.entry(key).or_default();
+        *requests += row.requests;
+        *span = together(*span, Some(row.span));
     }
+    let of_log = |((cluster, user, agent, version, resource, removed), (requests, span))| Call {
+        cluster: String::from(cluster),
+        user: String::from(user),
+        agent: String::from(agent),
+        version: String::from(version),
+        resource: String::from(resource),
+        removed: String::from(removed),
+        fate: fate(removed, agent, to),
+        instead: instead(version, resource),
+        requests: Some(requests),
+        span,
+    };
+    let mut calls: Vec<Call> = logged.into_iter().map(of_log).collect();
     let mut by_nobody: BTreeSet<[String; 4]> = BTreeSet::new();
     for fact in facts.of(Metric::DeprecatedApis).iter().filter(|fact| fact.last.is_some_and(|value| value > 0.0)) {
         let cluster = facts.instances[fact.instance].cluster.clone();

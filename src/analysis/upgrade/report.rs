@@ -78,17 +78,17 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
     let row = |(call, owner): &(&Call, String)| -> Vec<Value> {
         vec![
             call.fate.name().into(),
-            text(&call.user),
-            text(&call.agent),
+            Value::text(&call.user),
+            Value::text(&call.agent),
             call.version.as_str().into(),
             call.resource.as_str().into(),
-            text(&call.removed),
-            text(call.instead),
+            Value::text(&call.removed),
+            Value::text(call.instead),
             call.requests.map_or(Value::None, Value::Count),
             time(call.span.map(|span| span.1)),
-            text(owner),
+            Value::text(owner.as_str()),
             time(call.span.map(|span| span.0)),
-            text(&call.cluster),
+            Value::text(&call.cluster),
         ]
     };
     let breaks = count(Fate::Breaks);
@@ -141,8 +141,4 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
     };
     report.coverage.insert("to_version".to_owned(), format!("1.{}", to.0).into());
     report
-}
-
-fn text(text: &str) -> Value {
-    if text.is_empty() { Value::None } else { text.into() }
 }

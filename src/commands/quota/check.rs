@@ -54,10 +54,7 @@ impl Flags {
 
 /// The configuration, with what the question says instead.
 pub(super) fn config(question: &question::QuotaCheck) -> Result<Config, Error> {
-    let mut config = match &question.alerts {
-        Some(path) => alerts::read(Path::new(path)).map_err(Error::usage)?,
-        None => alerts::none(),
-    };
+    let mut config = alerts::given(question.alerts.as_deref().map(Path::new)).map_err(Error::usage)?;
     let set = config.thresholds;
     let (warn, critical) = (question.warn.unwrap_or(set.warn), question.critical.unwrap_or(set.critical));
     config.thresholds = alerts::thresholds(warn, critical, question.days.or(set.days))

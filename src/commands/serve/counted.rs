@@ -33,52 +33,49 @@ const FILE: &str = ".serve.json";
 /// What is judged: the time before now.
 const JUDGED: Micros = 3600 * SECOND;
 
-const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Spec {
-    Spec { name, help, kind: FamilyKind::Gauge, labels }
-}
-
 const fn counter(name: &'static str, help: &'static str) -> Spec {
     Spec { name, help, kind: FamilyKind::Counter, labels: &[] }
 }
 
-const EPISODES: Spec = gauge(
+const EPISODES: Spec = Spec::gauge(
     "plimsoll_episode_active",
     "Ongoing episodes, by grade (outage, incident, degraded, surge) and likely cause.",
     &["grade", "cause"],
 );
-const FINDINGS: Spec = gauge(
+const FINDINGS: Spec = Spec::gauge(
     "plimsoll_finding_active",
     "Findings of severity warning and above about clients in the last hour, by whoever owns the client's namespace.",
     &["id", "severity", "owner"],
 );
-const CLIENTS: Spec = gauge(
+const CLIENTS: Spec = Spec::gauge(
     "plimsoll_client_info",
     "1 for each client with series of its own whose service account's namespace has an owner.",
     &["user", "agent", "owner"],
 );
-const BUILD: Spec = gauge("plimsoll_build_info", "Version of this process.", &["version"]);
+const BUILD: Spec = Spec::gauge("plimsoll_build_info", "Version of this process.", &["version"]);
 const ROUNDS: Spec = counter("plimsoll_serve_rounds", "Readings of the sources.");
 const ERRORS: Spec = counter("plimsoll_serve_errors", "Readings that failed and are tried again.");
 const EVENTS: Spec = counter("plimsoll_serve_audit_events", "Audit events that were read.");
 const LOSSES: Spec = counter("plimsoll_serve_losses", "Parts of the sources that could not be read.");
-const SECONDS: Spec = gauge("plimsoll_serve_round_duration_seconds", "Time that the last reading took.", &[]);
-const LAST: Spec = gauge(
+const SECONDS: Spec = Spec::gauge("plimsoll_serve_round_duration_seconds", "Time that the last reading took.", &[]);
+const LAST: Spec = Spec::gauge(
     "plimsoll_serve_last_round_timestamp_seconds",
     "When the sources were last read without an error; 0: never.",
     &[],
 );
-const JUDGE_SECONDS: Spec = gauge("plimsoll_serve_judge_duration_seconds", "Time that the last judgement took.", &[]);
-const SERIES: Spec = gauge(
+const JUDGE_SECONDS: Spec =
+    Spec::gauge("plimsoll_serve_judge_duration_seconds", "Time that the last judgement took.", &[]);
+const SERIES: Spec = Spec::gauge(
     "plimsoll_serve_series",
     "Series of counters by client, LIST or operation that are exported; at most 20,000.",
     &[],
 );
-const WAITING: Spec = gauge(
+const WAITING: Spec = Spec::gauge(
     "plimsoll_serve_parts_waiting",
     "Roll-ups that wait to be handed over to the instance that judges them.",
     &[],
 );
-const RESIDENT: Spec = gauge("process_resident_memory_bytes", "Resident memory of this process.", &[]);
+const RESIDENT: Spec = Spec::gauge("process_resident_memory_bytes", "Resident memory of this process.", &[]);
 
 /// Counters and gauges.
 pub(super) struct Counted {
@@ -205,10 +202,7 @@ impl Counted {
     }
 
     fn mark(&mut self, files: &[StoredFile]) {
-        for file in files {
-            let to = self.counters.counted.entry(file.log.clone()).or_default();
-            *to = (*to).max(file.to);
-        }
+        files.iter().for_each(|file| file.advance(&mut self.counters.counted));
     }
 
     /// Counts what the logs gained, which the store holds already.

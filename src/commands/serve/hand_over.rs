@@ -57,9 +57,6 @@ impl HandOver {
 /// Parts of one log one after the other.
 fn in_order(store: &Store) -> Result<Vec<Rolled>, Error> {
     let mut parts = store.rollups().map_err(failed)?.parts;
-    parts.sort_by_cached_key(|part| {
-        let first = part.manifest.files.iter().map(|file| (file.log.clone(), file.from)).min();
-        (part.manifest.recorded, first)
-    });
+    parts.sort_by(|a, b| (a.manifest.recorded, a.manifest.start()).cmp(&(b.manifest.recorded, b.manifest.start())));
     Ok(parts)
 }

@@ -16,6 +16,7 @@ use crate::actions::web::{Access, Tls, WebServer};
 use crate::analysis::list_route::Minor;
 use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, KubeFlags, parse_every};
+use crate::inputs::found::parse_version;
 use crate::inputs::recording::Recording;
 use crate::jobs::recorder::{KeepFlags, Recorder};
 use crate::jobs::samples::Taker;
@@ -85,7 +86,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
     max_clients: u16,
     /// The apiservers' version, which decides who answers a LIST: 1.36.
-    #[arg(long, value_name = "VERSION", value_parser = version)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     k8s_version: Option<Minor>,
     #[command(flatten)]
     hand_over: HandOverFlags,
@@ -150,10 +151,6 @@ struct AccessFlags {
     allow_unauthenticated: bool,
 }
 
-fn version(text: &str) -> Result<Minor, String> {
-    Minor::parse(text).ok_or_else(|| "write a Kubernetes version: 1.36, v1.36.2".to_owned())
-}
-
 impl AccessFlags {
     fn access(&self, listen: SocketAddr) -> Result<Access, Error> {
         let read = |flag: &str, file: &Option<PathBuf>| {
@@ -216,10 +213,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut recorder = Recorder::open(folder, &args.keep)?;
     let posted = Arc::new(Posted::open(folder)?);
     let sources: Vec<String> = args.sources.iter().cloned().chain([posted.source()]).collect();
-    let owners = match &args.alerts {
-        Some(path) => alerts::read(path).map_err(Error::usage)?,
-        None => alerts::none(),
-    };
+    let owners = alerts::given(args.alerts.as_deref()).map_err(Error::usage)?;
     let mut counted = Counted::open(&recorder.store, usize::from(args.max_clients), args.k8s_version, owners, context)?;
     let published = Arc::new(Published::default());
     let incoming = Arc::new(Incoming::open(&recorder.store)?);
@@ -328,6 +322,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         counted.take(gained, context)?;
     }
     recorder.look_after(true, context)
+}
+
+/// Whether what somebody sent may be the name of a file: plain characters, no dot in front, and not too long.
+fn is_plain_name(name: &str, max_bytes: usize) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && name.len() <= max_bytes && !name.starts_with('.') && name.chars().all(is_plain)
 }
 
 /// A folder that is removed with this.

@@ -1,6 +1,7 @@
 //! Roll-ups that other instances hand over: each file piece by piece into a folder beside the store's own, its manifest
 //! last. Then it is on disk and acknowledged; the next reading takes it into the store, where it counts once.
 
+use super::is_plain_name;
 use crate::actions::fresh;
 use crate::actions::store::RollupsWriter;
 use crate::actions::web::WebAnswer;
@@ -11,11 +12,11 @@ use crate::model::uri::parameters;
 use crate::sources::rolled::{Rolled, open};
 use crate::sources::store::Store;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Folder in the store's; hidden, since it is no source of its own.
 const FOLDER: &str = ".incoming";
@@ -47,10 +48,7 @@ impl Incoming {
         let Ok(mut all) = RollupsWriter::positions(&self.store) else {
             return WebAnswer::text(503, "the store can't be read just now");
         };
-        for file in self.complete().0.iter().flat_map(|part| &part.manifest.files) {
-            let own = all.entry(file.log.clone()).or_default();
-            *own = (*own).max(file.to);
-        }
+        self.complete().0.iter().flat_map(|part| &part.manifest.files).for_each(|file| file.advance(&mut all));
         match serde_json::to_vec(&all) {
             Ok(body) => WebAnswer::new(200, "application/json", body),
             Err(error) => WebAnswer::text(500, error.to_string()),
@@ -59,10 +57,7 @@ impl Incoming {
 
     /// Takes a piece of a file of a part: `PART/FILE`, with `from` in the query.
     pub(super) fn take(&self, path: &str, query: &str, body: &[u8]) -> WebAnswer {
-        let is_plain = |name: &str| {
-            let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.chars().all(is_good)
-        };
+        let is_plain = |name: &str| is_plain_name(name, MAX_NAME_BYTES);
         let names = path.trim_start_matches('/').split_once('/');
         let Some((part, file)) = names.filter(|(part, file)| is_plain(part) && is_plain(file)) else {
             return WebAnswer::text(
@@ -122,10 +117,7 @@ impl Incoming {
             }
         }
         // Of one log in its order: what lies behind a gap is read, what lies before is not any more.
-        parts.sort_by_cached_key(|part| {
-            let first = part.manifest.files.iter().map(|file| (file.log.clone(), file.from)).min();
-            (first, part.folder.clone())
-        });
+        parts.sort_by(|a, b| (a.manifest.start(), &a.folder).cmp(&(b.manifest.start(), &b.folder)));
         (parts, others)
     }
 
@@ -133,11 +125,10 @@ impl Incoming {
     pub(super) fn adopt(&self, context: &mut Context<'_>) -> Result<Vec<Rolled>, Error> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (parts, others) = self.complete();
-        let is_left = |folder: &PathBuf| {
-            let changed = fs::metadata(folder).and_then(|meta| meta.modified());
-            changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > LEFT))
-        };
-        others.iter().filter(|folder| is_left(folder)).for_each(|folder| drop(fs::remove_dir_all(folder)));
+        others
+            .iter()
+            .filter(|folder| fresh::is_older(folder, LEFT))
+            .for_each(|folder| drop(fs::remove_dir_all(folder)));
         if parts.is_empty() {
             return Ok(Vec::new());
         }
@@ -159,10 +150,7 @@ impl Incoming {
                 continue;
             }
             let folder = writer.adopt(&part).map_err(failed)?;
-            for file in files {
-                let own = positions.entry(file.log.clone()).or_default();
-                *own = (*own).max(file.to);
-            }
+            files.iter().for_each(|file| file.advance(&mut positions));
             adopted.push(Rolled { folder, manifest: part.manifest });
         }
         Ok(adopted)
@@ -176,10 +164,7 @@ const PENDING: &str = "manifest.pending";
 fn write(folder: &Path, name: &str, from: u64, body: &[u8]) -> io::Result<bool> {
     fresh::folder(folder)?;
     let path = folder.join(if name == MANIFEST { PENDING } else { name });
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.create(true).append(true).open(path)?;
+    let mut file = fresh::append(&path)?;
     if from == 0 {
         file.set_len(0)?;
     } else if file.metadata()?.len() != from {

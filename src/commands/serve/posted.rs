@@ -1,6 +1,7 @@
 //! Audit events that apiservers post (the webhook backend's EventList): appended to a log in the store's folder, which
 //! is read on like any other. An answer of 200 means that they are on disk.
 
+use super::is_plain_name;
 use crate::actions::fresh;
 use crate::actions::web::WebAnswer;
 use crate::cli::Error;
@@ -11,7 +12,7 @@ use crate::sources::store::Store;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -77,8 +78,7 @@ impl Posted {
             "" => NAMELESS,
             name => name,
         };
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if name.len() > MAX_NAME_BYTES || name.starts_with('.') || !name.chars().all(is_plain) {
+        if !is_plain_name(name, MAX_NAME_BYTES) {
             return WebAnswer::text(
                 400,
                 "the name of an apiserver has letters, digits, '.', '_' and '-': /audit/apiserver-0",
@@ -152,16 +152,9 @@ impl PostedLog {
             known.insert(hash);
             order.push_back(hash);
         }
-        let file = Self::create(&path)?;
+        let file = fresh::append(&path)?;
         file.set_len(whole as u64)?;
         Ok(Self { file, path, bytes: whole as u64, known, order })
-    }
-
-    fn create(path: &Path) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.create(true).append(true).open(path)
     }
 
     fn append(&mut self, items: &[&RawValue]) -> io::Result<()> {
@@ -197,7 +190,7 @@ impl PostedLog {
     fn put_aside(&mut self) -> io::Result<()> {
         let now = jiff::Timestamp::now().as_microsecond();
         fs::rename(&self.path, self.path.with_file_name(format!("audit-{now}.log")))?;
-        self.file = Self::create(&self.path)?;
+        self.file = fresh::append(&self.path)?;
         self.bytes = 0;
         Ok(())
     }

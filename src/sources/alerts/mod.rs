@@ -168,6 +168,11 @@ pub fn none() -> Config {
     }
 }
 
+/// The configuration that is named; where none is, [`none`].
+pub fn given(path: Option<&Path>) -> Result<Config, Problem> {
+    path.map_or_else(|| Ok(none()), read)
+}
+
 /// Reads the configuration. Paths in it are relative to its folder. Secrets are not read yet.
 pub fn read(path: &Path) -> Result<Config, Problem> {
     let text = load(path)?;
