@@ -153,9 +153,6 @@ impl Facts {
     /// Puts folders together.
     pub fn new(folders: &[Folded<'_>]) -> Self {
         let mut facts = Self::default();
-        // Of each metric and instance: the age of the newest name that was met.
-        let mut ages: BTreeMap<(Metric, usize), u8> = BTreeMap::new();
-        let mut aged: Vec<(Metric, u8, Fact)> = Vec::new();
         // Of apiservers, and of all else: whether no folder has more than one page of an instance.
         let mut single = [true; 2];
         for folded in folders {
@@ -169,33 +166,32 @@ impl Facts {
             facts.dropped_samples += fold.dropped;
             for (instance, processes) in instances(cluster, name, fold, single[usize::from(folded.is_apiserver())]) {
                 let number = facts.instances.len();
-                for (metric, age, fact) in facts.of_instance((table, fold.kept), number, &instance, &processes) {
-                    let newest = ages.entry((metric, number)).or_insert(age);
-                    *newest = age.min(*newest);
-                    aged.push((metric, age, fact));
-                }
+                facts.add_instance((table, fold.kept), number, &instance, &processes);
                 facts.instances.push(instance);
-            }
-        }
-        for (metric, age, fact) in aged {
-            if ages.get(&(metric, fact.instance)) == Some(&age) {
-                facts.facts.entry(metric).or_default().push(fact);
             }
         }
         facts.settle();
         facts
     }
 
-    /// The facts of one instance's processes.
-    fn of_instance(
+    /// Adds the facts of one instance's processes: of a metric that was met under several names those of the newest.
+    fn add_instance(
         &mut self,
         (table, kept): (&SeriesTable, Retention),
         number: usize,
         instance: &Instance,
         processes: &[&Process],
-    ) -> Vec<(Metric, u8, Fact)> {
-        let mut found = Vec::new();
+    ) {
+        let is_met = |n: usize| processes.iter().any(|own| own.values.get(n).is_some_and(|value| !value.is_nan()));
+        let mut newest: BTreeMap<Metric, u8> = BTreeMap::new();
+        for (_, series) in table.series.iter().enumerate().filter(|(n, _)| is_met(*n)) {
+            let age = newest.entry(series.entry.metric).or_insert(series.entry.age);
+            *age = series.entry.age.min(*age);
+        }
         for (n, series) in table.series.iter().enumerate() {
+            if newest.get(&series.entry.metric) != Some(&series.entry.age) {
+                continue;
+            }
             let mut fact: Option<Fact> = None;
             let (mut course, mut levels) = (Vec::new(), Vec::new());
             let mut offset = 0;
@@ -244,10 +240,9 @@ impl Facts {
                     self.levels.push(levels.into());
                     fact.levels = u32::try_from(self.levels.len()).unwrap_or_default();
                 }
-                found.push((series.entry.metric, series.entry.age, fact));
+                self.facts.entry(series.entry.metric).or_default().push(fact);
             }
         }
-        found
     }
 
     /// What instances are is known only now.
