@@ -378,6 +378,23 @@ fn gauges_are_what_a_cluster_shows_now() {
     assert_eq!(serving.json("/api/v1/episodes")["schema"], "plimsoll.guard.episodes/v1");
 }
 
+/// A cluster that can't be asked stops no log from being read; nor does a recipient that is away keep a stop waiting.
+#[test]
+fn what_is_away_stops_nothing_else() {
+    let log = Log::new();
+    log.append("audit.log", 0..2000);
+    let cluster = ["--kubeconfig", "/nonexistent/kubeconfig", "--k8s-version", "1.36"];
+    let serving = Serving::start(&[&[text(&log.folder)][..], &cluster].concat());
+    let ours = serving.wait(|series| requests(series) > 0.0);
+    none(&differences(&ours, &[&log.path("audit.log")]));
+    assert!(ours["plimsoll_serve_errors_total{}"] > 0.0);
+    assert_eq!(serving.get("/readyz").0, 200);
+    // Port 1 is nobody's.
+    let mut away = Serving::start(&[text(&log.folder), "--hand-to", "http://127.0.0.1:1"]);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(away.signal("-TERM"), Some(0), "{}", away.stderr_text.lock().unwrap());
+}
+
 /// With metrics alone: nothing is known of clients, and what is known is judged.
 #[test]
 fn a_cluster_without_logs_is_judged_by_its_metrics() {

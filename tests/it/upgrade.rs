@@ -136,6 +136,10 @@ fn calls_are_those_of_the_raw_events_in_each_form() {
     let of_bundle = document(&[text(&bundle)]);
     assert_eq!((rows(&of_bundle), &of_bundle["coverage"]["to_version"]), (theirs, &json!("1.25")));
 
+    // A version after which no number comes.
+    write(&bundle, "bundle.yaml", "cluster: shop\nkubernetes_version: v1.4294967295\n");
+    assert_eq!(document(&[text(&bundle)])["coverage"]["to_version"], "1.4294967295");
+
     // Exit codes, a missing version, a wrong one; nothing of a window without calls.
     plimsoll(&["upgrade", &file, "--to", "1.25", "--fail-on", "critical"]).exits(1);
     plimsoll(&["upgrade", &file, "--to", "1.24", "--fail-on", "critical"]).exits(0);

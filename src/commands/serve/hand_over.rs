@@ -24,33 +24,40 @@ impl HandOver {
         Self { recipient, has_positions: false, waiting: 0 }
     }
 
-    /// Reads on, and hands over what there is. Until the recipient was reached once nothing is read: only it knows
-    /// where a log was left if this store is new.
-    pub(super) fn round(
+    /// Reads on. Until the recipient was reached once nothing is read: only it knows where a log was left if this store
+    /// is new.
+    pub(super) fn read(
         &mut self,
         logs: &mut Recording,
         sources: &[String],
         store: &Store,
         context: &mut Context<'_>,
     ) -> Result<Option<Gained>, Error> {
-        let unsent = |why: String| Error::Input(format!("--hand-to {}: {why}", self.recipient.url));
         if !self.has_positions {
-            let positions = self.recipient.positions().map_err(unsent)?;
+            let positions = self.recipient.positions().map_err(|why| self.unsent(&why))?;
             let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? else { return Ok(None) };
             writer.skip_to(&positions).map_err(failed)?;
             self.has_positions = true;
         }
-        let gained = logs.round(sources, store, self.waiting < MAX_WAITING, context)?;
+        logs.round(sources, store, self.waiting < MAX_WAITING, context)
+    }
+
+    /// Hands over what waits.
+    pub(super) fn give(&mut self, store: &Store) -> Result<(), Error> {
         let parts = in_order(store)?;
         self.waiting = parts.len();
         for part in parts {
-            self.recipient.give(&part).map_err(unsent)?;
+            self.recipient.give(&part).map_err(|why| self.unsent(&why))?;
             if let Some(mut writer) = RollupsWriter::begin(store).map_err(failed)? {
                 writer.drop_parts(&[&part]).map_err(failed)?;
                 self.waiting -= 1;
             }
         }
-        Ok(gained)
+        Ok(())
+    }
+
+    fn unsent(&self, why: &str) -> Error {
+        Error::Input(format!("--hand-to {}: {why}", self.recipient.url))
     }
 }
 

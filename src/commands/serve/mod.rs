@@ -245,41 +245,45 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let stop = stop_signal()?;
     let mut next = Instant::now();
     let mut judged: Option<Instant> = None;
-    // Once the sources were read for the first time.
+    // Once the logs were read for the first time.
     let mut is_ready = false;
     // What was reported last, until it works again.
     let mut failing = String::new();
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let result = (|| {
-            // Pages first: they tell how large the LISTs of the logs are.
+        // Each step is taken, whether or not others fail: a cluster that is away stops no log from being read. Pages
+        // first: they tell how large the LISTs of the logs are.
+        let scraped = (|| {
             let mut taken = taker.round(false, context)?;
             recorder.store(&taken.samples, context)?;
             let kept = pages.take(std::mem::take(&mut taken.pages));
             counted.take_now(taken);
             taker.remember(context)?;
             counted.has_news |= kept.map_err(|error| Error::Input(format!("keeping a metrics page: {error}")))?;
-            match &mut handing {
-                Some(handing) => {
-                    let gained = handing.round(&mut logs, &sources, &recorder.store, context);
-                    counted.waiting = Some(handing.waiting);
-                    counted.note(&gained?.unwrap_or_default());
-                }
-                None => {
-                    if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
-                        counted.take(gained, context)?;
-                    }
-                    let adopted = incoming.adopt(context)?;
-                    counted.take_parts(&adopted, context)?;
-                }
-            }
-            posted.clean(&recorder.store)?;
-            recorder.look_after(false, context)
+            Ok(())
         })();
+        let read = (|| match &mut handing {
+            Some(handing) => {
+                if let Some(gained) = handing.read(&mut logs, &sources, &recorder.store, context)? {
+                    counted.note(&gained);
+                }
+                let handed = handing.give(&recorder.store);
+                counted.waiting = Some(handing.waiting);
+                handed
+            }
+            None => {
+                if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
+                    counted.take(gained, context)?;
+                }
+                let adopted = incoming.adopt(context)?;
+                counted.take_parts(&adopted, context)
+            }
+        })();
+        is_ready |= read.is_ok();
+        let kept = posted.clean(&recorder.store).and_then(|()| recorder.look_after(false, context));
         // A log may be rotated just now, a disk be full for a while.
-        match result {
+        match scraped.and(read).and(kept) {
             Ok(()) => {
-                is_ready = true;
                 counted.last_success = Some(now());
                 failing.clear();
             }
@@ -314,12 +318,19 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     context.notice("stopping")?;
     drop(server);
     // What was written or posted until now is not lost, whether or not there is a next start.
-    if let Some(handing) = &mut handing {
-        // Whoever is away gets it after the next start.
-        return handing.round(&mut logs, &sources, &recorder.store, context).map(drop);
-    }
-    if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
-        counted.take(gained, context)?;
+    match &mut handing {
+        Some(handing) => {
+            let read = handing.read(&mut logs, &sources, &recorder.store, context);
+            if let Err(error) = read.and_then(|_| handing.give(&recorder.store)) {
+                let why = error.message().unwrap_or_default();
+                context.warn(format!("{why}; handed over after the next start"))?;
+            }
+        }
+        None => {
+            if let Some(gained) = logs.round(&sources, &recorder.store, true, context)? {
+                counted.take(gained, context)?;
+            }
+        }
     }
     recorder.look_after(true, context)
 }

@@ -149,7 +149,12 @@ impl Incoming {
                 }
                 continue;
             }
-            let folder = writer.adopt(&part).map_err(failed)?;
+            let folder = match writer.adopt(&part).map_err(failed) {
+                Ok(folder) => folder,
+                // Those before it are in the store, and are counted; the next reading comes back to it.
+                Err(_) if !adopted.is_empty() => break,
+                Err(error) => return Err(error),
+            };
             files.iter().for_each(|file| file.advance(&mut positions));
             adopted.push(Rolled { folder, manifest: part.manifest });
         }
