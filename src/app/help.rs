@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Commands by what people come for; all of them are here, each once.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Investigate", &["report", "tui", "traffic", "clients", "compare", "balance", "controllers", "explain"]),
-    ("Capacity", &["quota", "budget", "upgrade", "forecast", "etcd", "memory", "heap"]),
+    ("Capacity", &["fleet", "quota", "budget", "upgrade", "forecast", "etcd", "memory", "heap"]),
     ("Watch and alert", &["guard", "serve", "dashboards"]),
     ("Collect and keep", &["collect", "record", "rollup", "cache"]),
 ];

@@ -10,6 +10,7 @@ mod progress;
 pub mod repeat;
 mod settings;
 mod shared;
+mod silent;
 
 pub use context::Context;
 pub use error::Error;
@@ -22,3 +23,4 @@ pub use memory::{give_back, keep_little};
 pub use progress::Progress;
 pub use settings::{Cache, Settings, Shown};
 pub use shared::Shared;
+pub use silent::silent;

@@ -13,6 +13,8 @@ pub mod dashboards;
 pub mod etcd;
 pub mod explain;
 #[cfg(feature = "history")]
+pub mod fleet;
+#[cfg(feature = "history")]
 pub mod forecast;
 pub mod guard;
 pub mod heap;
@@ -71,6 +73,9 @@ pub enum Command {
     Collect(Box<collect::Args>),
     /// Propose, check and lint quotas; alert their owners.
     Quota(quota::Args),
+    /// Show many clusters side by side: health, limits, offenders.
+    #[cfg(feature = "history")]
+    Fleet(fleet::Args),
     /// Show which clients an upgrade of Kubernetes breaks.
     Upgrade(upgrade::Args),
     /// Check what clients ask of apiservers against budgets.
@@ -133,6 +138,8 @@ impl Command {
             #[cfg(feature = "live")]
             Self::Collect(args) => collect::run(args, context),
             Self::Quota(args) => quota::run(args, context),
+            #[cfg(feature = "history")]
+            Self::Fleet(args) => fleet::run(args, context),
             Self::Upgrade(args) => upgrade::run(args, context),
             Self::Budget(args) => budget::run(args, context),
             #[cfg(feature = "history")]

@@ -279,7 +279,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 21] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 22] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -288,6 +288,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 21] = [
     ("quota", &["propose", "check", "alert", "lint"]),
     ("budget", &["check", "init"]),
     ("upgrade", &[]),
+    ("fleet", &[]),
     ("forecast", &[]),
     ("guard", &["episodes", "events", "policies", "webhooks"]),
     ("compare", &[]),

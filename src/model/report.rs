@@ -179,6 +179,15 @@ impl Finding {
         }
     }
 
+    /// The same finding, of one of several: its fingerprint differs from that of the others.
+    pub fn about(mut self, name: &str, value: &str) -> Self {
+        self.subject.insert(name.to_owned(), value.to_owned());
+        let subject: Vec<(&str, &str)> =
+            self.subject.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.fingerprint = Self::new(&self.id, self.severity, &subject).fingerprint;
+        self
+    }
+
     /// Its confidence, from 0 to 1; 1 where none is set.
     pub fn confidence(self, confidence: f64) -> Self {
         Self { confidence, ..self }

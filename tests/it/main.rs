@@ -41,6 +41,7 @@ mod etcd_oracles;
 mod etcd_pull;
 mod etcd_usage;
 mod exactness;
+mod fleet;
 mod flow;
 mod flow_fence;
 mod follow;

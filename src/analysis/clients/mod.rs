@@ -193,6 +193,11 @@ impl<'r> Profile<'r> {
         self.uses.values().flat_map(|one| &one.rows)
     }
 
+    /// Seconds that apiservers worked on its requests, or let them wait; watches left out.
+    pub fn server_seconds(&self) -> f64 {
+        self.rows().filter(|row| row.verb != "watch").map(|row| row.latency().sum as f64 / SECOND as f64).sum()
+    }
+
     /// Whether it is a part of kube-apiserver itself, whose requests follow from its work.
     fn is_apiserver(&self) -> bool {
         self.who.user == "system:apiserver"

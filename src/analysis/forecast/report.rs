@@ -139,15 +139,25 @@ fn within(target: &Target, forecast: &Forecast, horizon: Micros) -> Reached {
 }
 
 /// Limits that one in ten of the possible futures reaches within the horizon, by the names of what is limited, the most
-/// urgent first.
-pub fn limits(targets: &[Target], forecasts: &[Forecast], horizon: Micros) -> Vec<(String, Reached)> {
+/// urgent first; what is at its limit has reached it at the end of its history. `None` where nothing could be forecast.
+pub fn limits(targets: &[Target], forecasts: &[Forecast], horizon: Micros) -> Option<Vec<(String, Reached)>> {
+    if forecasts.iter().all(|own| matches!(own.verdict, Verdict::TooShort | Verdict::NoLimit)) {
+        return None;
+    }
     let rows = targets.iter().zip(forecasts).enumerate();
     let mut rows: Vec<Row<'_>> = rows
-        .map(|(index, (target, forecast))| Row::new(index, target, forecast, horizon))
+        .map(|(index, (target, forecast))| {
+            let mut row = Row::new(index, target, forecast, horizon);
+            if forecast.verdict == Verdict::AtLimit {
+                let end = Some(target.grid.end());
+                row.reached = Reached { p10: end, p50: end, p90: end };
+            }
+            row
+        })
         .filter(|row| row.reached.p10.is_some())
         .collect();
     rows.sort_by(Row::by_urgency);
-    rows.into_iter().map(|row| (row.name, row.reached)).collect()
+    Some(rows.into_iter().map(|row| (row.name, row.reached)).collect())
 }
 
 impl<'t> Row<'t> {

@@ -1,6 +1,7 @@
 //! How the control plane does, on one screen. What the pages lack is absent, never 0.
 //! (Rules: docs/metrics.md, section 4.)
 
+use super::capacity::{limit_metric, objects, storage};
 use super::catalogue::{Metric, Part};
 use super::facts::{Component, Fact, Facts};
 use super::quantile::Buckets;
@@ -92,8 +93,6 @@ impl Glance {
         let started = facts
             .instances_of(Component::Apiserver)
             .filter_map(|instance| Some((instance.start?, instance.name.clone())));
-        let largest = |metric| facts.of(metric).iter().filter_map(|fact| fact.last).max_by(f64::total_cmp);
-        let smallest = |metric| facts.of(metric).iter().filter_map(|fact| fact.last).min_by(f64::total_cmp);
         Self {
             qps: facts.rate_of(Metric::Requests, Part::Whole, |_| true),
             requests: requests(&|_| true),
@@ -126,11 +125,7 @@ impl Glance {
                 facts.increase_of(Metric::TerminatedWatchers, Part::Whole, |_| true),
                 facts.increase_of(Metric::ConsistentReads, Part::Whole, |fact| label(fact, 0) == "true"),
             ],
-            storage: [
-                largest(Metric::EtcdDbSize).or_else(|| largest(Metric::StorageSize)),
-                largest(Metric::EtcdDbInUse),
-                smallest(Metric::EtcdQuota).filter(|quota| *quota > 0.0),
-            ],
+            storage: storage(facts),
             oldest_start: started.min_by(|a, b| a.0.total_cmp(&b.0)),
             restarts: facts.instances_of(Component::Apiserver).map(|instance| instance.restarts).sum(),
         }
@@ -294,23 +289,4 @@ pub(super) fn count(value: Option<f64>) -> Value {
     value
         .filter(|value| value.is_finite() && *value >= 0.0)
         .map_or(Value::None, |value| Value::Count(value.round() as u64))
-}
-
-/// What limits the seats: the level's present limit, or where pages lack that its nominal one.
-pub(super) fn limit_metric(facts: &Facts) -> Metric {
-    if facts.has(Metric::LevelLimit) { Metric::LevelLimit } else { Metric::LevelNominal }
-}
-
-/// Objects by group and resource, the most first: of each resource the largest number that an instance shows.
-pub(super) fn objects(facts: &Facts) -> Vec<((String, String), f64)> {
-    let mut by_resource: std::collections::BTreeMap<(String, String), f64> = std::collections::BTreeMap::new();
-    for fact in facts.of(Metric::StorageObjects) {
-        let Some(value) = fact.last.filter(|value| *value >= 0.0) else { continue };
-        let key = (facts.text(fact.labels[0]).to_owned(), facts.text(fact.labels[1]).to_owned());
-        let most = by_resource.entry(key).or_default();
-        *most = most.max(value);
-    }
-    let mut objects: Vec<_> = by_resource.into_iter().collect();
-    objects.sort_by(|a, b| b.1.total_cmp(&a.1));
-    objects
 }

@@ -1,14 +1,14 @@
 //! The tables behind the glance: priority levels, objects, LISTs, watches, webhooks, objectives.
 //! (Rules: docs/metrics.md, section 4.)
 
+use super::capacity::{limit_metric, objects};
 use super::catalogue::{Metric, Part};
 use super::facts::{Fact, Facts};
-use super::glance::{Class, count, limit_metric, objects};
+use super::glance::count;
+use super::objectives::{Missed, missed};
 use super::traffic::is_watch;
+use crate::analysis::objectives::BUDGET;
 use crate::model::report::{Table, Value};
-
-/// Share of requests that Kubernetes' objectives allow to be slow or to fail.
-const BUDGET: f64 = 0.01;
 
 /// All tables that the pages have something for.
 pub fn tables(facts: &Facts) -> Vec<Table> {
@@ -96,57 +96,23 @@ fn priority_levels(facts: &Facts) -> Table {
 
 /// Kubernetes' own service level objectives for request latency.
 fn objectives(facts: &Facts) -> Table {
-    const LONG_RUNNING: [&str; 5] = ["proxy", "exec", "attach", "log", "portforward"];
-    let class = |fact: &Fact| {
-        let label = |at: usize| facts.text(fact.labels[at]);
-        if LONG_RUNNING.contains(&label(4)) {
-            return None;
-        }
-        match (Class::of(facts, fact)?, label(5)) {
-            (Class::Write, _) => Some("write"),
-            (_, "resource") => Some("read-object"),
-            (_, "namespace") => Some("read-namespace"),
-            (_, "cluster") => Some("read-cluster"),
-            _ => None,
-        }
+    let row = |own: Missed| {
+        vec![
+            own.class.into(),
+            Value::Count(own.bound),
+            count(own.requests),
+            count(own.slow),
+            count(own.errors),
+            own.bad_share().map(|bad| 1.0 - bad).into(),
+            own.bad_share().map(|bad| bad / BUDGET).into(),
+        ]
     };
-    let rows = [("write", 1), ("read-object", 1), ("read-namespace", 30), ("read-cluster", 30)].into_iter().filter_map(
-        |(name, bound)| {
-            if !facts.has(Metric::SliDuration) {
-                return None;
-            }
-            let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
-            // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be
-            // reported.
-            let slow = match buckets.count() {
-                None => Some(0.0),
-                Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
-            };
-            let failed = |fact: &Fact| {
-                class(fact) == Some(name)
-                    && facts.text(fact.labels[7]).parse::<u16>().is_ok_and(|code| code == 0 || code >= 500)
-            };
-            let errors = facts.increase_of(Metric::Requests, Part::Whole, failed);
-            let requests = facts.increase_of(Metric::Requests, Part::Whole, |fact| class(fact) == Some(name));
-            let bad = errors.zip(requests).filter(|(_, requests)| *requests > 0.0);
-            let bad = bad.zip(slow).map(|((errors, requests), slow)| (slow + errors) / requests);
-            Some(vec![
-                name.into(),
-                Value::Count(bound),
-                count(requests),
-                count(slow),
-                count(errors),
-                bad.map(|bad| 1.0 - bad).into(),
-                bad.map(|bad| bad / BUDGET).into(),
-            ])
-        },
-    );
     table(
         "slo",
         "Service level objective: 99 % of requests within the latency target and without error (burn rate above 1: \
          the monthly error budget runs out)",
         &["class", "bound_s", "requests", "slow", "errors", "good_share", "burn_rate"],
-        rows.collect(),
+        missed(facts).into_iter().map(row).collect(),
     )
 }
 

@@ -251,11 +251,11 @@ fn make_report(
     Ok(report)
 }
 
-/// Limits that will be reached, the most urgent first: a name, and when. None where nothing is recorded yet.
+/// Limits that will be reached, the most urgent first: a name, and when; `None` where nothing can be forecast yet.
 pub(super) fn limits(
     question: &question::Forecast,
     context: &mut Context<'_>,
-) -> Result<Vec<(String, Reached)>, Error> {
+) -> Result<Option<Vec<(String, Reached)>>, Error> {
     let asked = ForecastOptions::new(question, context.io.now)?;
     let read = inputs::read(&question.sources, &asked, context)?;
     let options = asked.options(read.step)?;

@@ -4,7 +4,7 @@ use super::pages::KeptPages;
 use crate::actions::web::WebAnswer;
 use crate::analysis::answer::Answer;
 use crate::analysis::incident::episode_report;
-use crate::cli::{Context, Error, FailOn, Io, Settings, Shown, parse_time};
+use crate::cli::{Context, Error, FailOn, Settings, Shown, parse_time, silent};
 use crate::commands::{self, report};
 use crate::inputs::load;
 use crate::model::question::{Balance, Bounds, Clients, Controllers, GuardEvents, Question, Report, Traffic};
@@ -15,8 +15,6 @@ use crate::sources::clock::now;
 use crate::sources::store::Store;
 use crate::views::Format;
 use serde_json::json;
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is looked at where nobody says since when.
 const DEFAULT_SPAN: Micros = 3600 * SECOND;
@@ -156,20 +154,6 @@ fn severity(text: &str) -> Result<Severity, Error> {
     found.ok_or_else(|| Error::Usage(format!("severity: {text:?} is not info, warning or critical")))
 }
 
-/// What a command would have written.
-#[derive(Clone, Default)]
-struct Buffer(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Buffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Answers a path, of the store's roll-ups.
 pub(super) fn answer(path: &str, query: &str, store: &Store, settings: &Settings) -> WebAnswer {
     let parameters = Parameters(parameters(query));
@@ -182,35 +166,12 @@ pub(super) fn answer(path: &str, query: &str, store: &Store, settings: &Settings
         let all: Vec<_> = PATHS.iter().map(|(path, own)| json!({"path": path, "parameters": own})).collect();
         return document(200, &json!({"paths": all, "every": ["since", "until"]}));
     }
-    let (written, body) = silent(settings, |context| parameters.top().and_then(|top| write(&asked, top, context)));
+    let (written, body) =
+        silent(settings, now(), |context| parameters.top().and_then(|top| write(&asked, top, context)));
     match written {
         Ok(content_type) => WebAnswer::new(200, content_type, body),
         Err(error) => failed(&error),
     }
-}
-
-/// What is asked without a terminal: the answer, and what was written.
-pub(super) fn silent<T>(settings: &Settings, ask: impl FnOnce(&mut Context<'_>) -> T) -> (T, Vec<u8>) {
-    let kept = Buffer::default();
-    let mut io = Io {
-        out: Box::new(kept.clone()),
-        err: Box::new(io::sink()),
-        out_is_terminal: false,
-        err_is_terminal: false,
-        width: None,
-        no_color: true,
-        cores: settings.threads,
-        config_file: None,
-        cache_folder: None,
-        now: now(),
-    };
-    let mut settings = settings.clone();
-    (settings.progress, settings.quiet) = (false, true);
-    let mut context = Context::new(settings, &mut io);
-    let answer = ask(&mut context);
-    drop(context);
-    let written = std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner));
-    (answer, written)
 }
 
 /// Writes the answer; gives its content type.

@@ -1,10 +1,10 @@
 //! When limits will be reached, made now and then beside the readings: a store of thousands of series takes a while.
 
-use super::api::silent;
-use crate::cli::{Error, Settings};
+use crate::cli::{Error, Settings, silent};
 use crate::commands::forecast;
 use crate::model::forecast::Reached;
 use crate::model::question;
+use crate::sources::clock::now;
 use crate::sources::store::Store;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,7 +42,9 @@ impl Forecasts {
         if is_due && self.running.is_none() {
             self.began = Some(Instant::now());
             let (question, settings) = (self.question.clone(), self.settings.clone());
-            let work = move || silent(&settings, |context| forecast::limits(&question, context)).0;
+            let work = move || {
+                silent(&settings, now(), |context| Ok(forecast::limits(&question, context)?.unwrap_or_default())).0
+            };
             self.running = Some(std::thread::spawn(work));
         }
         None

@@ -6,6 +6,7 @@ mod budget;
 mod clients;
 mod controllers;
 mod etcd;
+mod fleet;
 mod guard;
 mod health;
 mod incident;
@@ -86,7 +87,7 @@ const fn wide(name: &'static str, title: &'static str, kind: Kind, meaning: &'st
 }
 
 /// All of them, by what they are about.
-pub fn families() -> [(&'static str, &'static [Column]); 13] {
+pub fn families() -> [(&'static str, &'static [Column]); 14] {
     [
         ("Requests", &traffic::TRAFFIC),
         ("Priority levels, service levels, LISTs, watch caches", &health::HEALTH),
@@ -99,6 +100,7 @@ pub fn families() -> [(&'static str, &'static [Column]); 13] {
         ("Quotas and forecasts", &quota::QUOTA),
         ("Budgets of clients", &budget::BUDGET),
         ("Upgrades", &budget::UPGRADE),
+        ("Fleets", &fleet::FLEET),
         ("Incidents", &incident::INCIDENT),
         ("Explanations and collections", &about::ABOUT),
     ]

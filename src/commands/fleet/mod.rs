@@ -1,0 +1,135 @@
+//! `plimsoll fleet`: many clusters side by side.
+
+mod read;
+mod sources;
+
+use crate::analysis::fleet::ClusterState;
+use crate::analysis::fleet::report::{FIELDS, FleetInput, report};
+use crate::analysis::list_route::Minor;
+use crate::cli::{Context, Error, FailOn, Progress, Settings, TimeFlags, silent};
+use crate::inputs::found;
+use crate::model::input::InputReport;
+use crate::model::question::{self, Bounds};
+use crate::model::time::Micros;
+use crate::sources::watcher::Watcher as _;
+use sources::NamedCluster;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Arguments of `plimsoll fleet`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "EXAMPLES
+  # each store, bundle or roll-up below a folder is a cluster
+  plimsoll fleet /var/lib/plimsoll/clusters/
+  # names of your own; two sources of one cluster
+  plimsoll fleet eu=eu/logs eu=eu/scrapes us=us.tar.zst
+  # who breaks with 1.37, and where
+  plimsoll fleet stores/ --to 1.37 --sort-by blocked_clients
+  # for cron: exit code 1 where a cluster had an outage or incident
+  plimsoll fleet stores/ --fail-on critical
+
+What each column tells, and what it needs: docs/commands/fleet.md.")]
+pub struct Args {
+    /// Stores of record or serve, roll-ups, bundles, logs, metrics pages: a cluster each; NAME=SOURCE names it.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    /// Version to upgrade to, for BLOCKS [default: the one after each cluster's].
+    #[arg(long, value_name = "VERSION", value_parser = found::parse_version)]
+    to: Option<Minor>,
+    /// Without --since the last 24 hours of each cluster's data.
+    #[command(flatten)]
+    time: TimeFlags,
+}
+
+/// What is asked of each cluster.
+#[derive(Debug)]
+struct Bounded {
+    bounds: Bounds,
+    to: Option<Minor>,
+    /// How far is looked ahead for limits.
+    horizon: Micros,
+}
+
+/// What came of a cluster, and what was lost on the way.
+type Outcome = (ClusterState, Vec<String>);
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let sort_by = context.sort_by(&FIELDS)?;
+    if let Some(pipe) = args.sources.iter().find(|source| *source == "-" || source.ends_with("=-")) {
+        return Err(Error::Usage(format!("{pipe}: a fleet is read from files and folders, not from a pipe")));
+    }
+    let bounds = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    let asked = Bounded { bounds, to: args.to, horizon: question::Forecast::default().horizon };
+    let named = sources::clusters(&args.sources);
+    let outcomes = read_all(&named, &asked, context);
+    let mut clusters = Vec::new();
+    let mut inputs = Vec::new();
+    for ((cluster, losses), own) in outcomes.into_iter().zip(&named) {
+        for loss in &losses {
+            context.lost(format!("{}: {loss}", cluster.name))?;
+        }
+        if !cluster.problem.is_empty() {
+            context.lost(format!("{}: {}", cluster.name, cluster.problem))?;
+        }
+        inputs.push(InputReport {
+            path: own.sources.join(" "),
+            kind: "cluster",
+            records: cluster.clients.iter().flatten().map(|client| client.requests).sum(),
+            skipped: losses.len() as u64,
+            first_error: losses.first().or(Some(&cluster.problem).filter(|own| !own.is_empty())).cloned(),
+            ..InputReport::default()
+        });
+        clusters.push(cluster);
+    }
+    let problems: Vec<&str> = clusters.iter().map(|own| own.problem.as_str()).collect();
+    if problems.iter().all(|problem| !problem.is_empty()) {
+        return Err(Error::Input("none of the clusters could be read".to_owned()));
+    }
+    let (now, top) = (context.io.now, context.settings.asked_top());
+    let input = FleetInput { clusters, inputs, now, horizon: asked.horizon, top, sort_by };
+    context.print(&report(input), FailOn::Never)
+}
+
+/// Reads all clusters, several at a time.
+fn read_all(named: &[NamedCluster], asked: &Bounded, context: &Context<'_>) -> Vec<Outcome> {
+    let progress = Progress::count(named.len() as u64, "clusters", context.settings.progress);
+    let workers = context.settings.threads.clamp(1, named.len().max(1));
+    let mut settings = context.settings.clone();
+    settings.threads = (context.settings.threads / workers).max(1);
+    let (next, now) = (AtomicUsize::new(0), context.io.now);
+    let done: Vec<OnceLock<Outcome>> = named.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((own, place)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    named.get(at).zip(done.get(at))
+                } {
+                    // Each place is set once, by whoever took its number.
+                    let _ = place.set(read_one(own, asked, &settings, now));
+                    progress.read(1);
+                }
+            });
+        }
+    });
+    progress.finish();
+    done.into_iter().filter_map(OnceLock::into_inner).collect()
+}
+
+fn read_one(own: &NamedCluster, asked: &Bounded, settings: &Settings, now: Micros) -> Outcome {
+    let ask = |context: &mut Context<'_>| {
+        context.report_losses_once();
+        let read = read::read(own, asked, context);
+        (read, context.losses().map(str::to_owned).collect::<Vec<String>>())
+    };
+    let ((read, losses), _) = silent(settings, now, ask);
+    match read {
+        Ok(state) => (state, losses),
+        Err(error) => {
+            let name = own.name.clone().unwrap_or_else(|| read::place(own));
+            let problem = error.message().unwrap_or_else(|| "could not be read".to_owned());
+            (ClusterState::unread(name, own.sources.join(" "), problem), losses)
+        }
+    }
+}

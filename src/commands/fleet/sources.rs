@@ -1,0 +1,97 @@
+//! Which clusters are meant: arguments, and the folders in those that hold one cluster each.
+
+use crate::model::rollup::MANIFEST;
+use crate::sources::store::Store;
+use std::path::{Path, PathBuf};
+
+/// What is read of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamedCluster {
+    /// What the command line calls it; `None`: what its data does.
+    pub(super) name: Option<String>,
+    pub(super) sources: Vec<String>,
+}
+
+/// The clusters that arguments name, in their order: `NAME=SOURCE`, several of one name being one cluster; a folder of
+/// clusters stands for each of them.
+pub(super) fn clusters(arguments: &[String]) -> Vec<NamedCluster> {
+    let mut all: Vec<NamedCluster> = Vec::new();
+    for argument in arguments {
+        match named(argument) {
+            Some((name, source)) => match all.iter_mut().find(|own| own.name.as_deref() == Some(name)) {
+                Some(own) => own.sources.push(source.to_owned()),
+                None => {
+                    all.push(NamedCluster { name: Some(name.to_owned()), sources: vec![source.to_owned()] });
+                }
+            },
+            None => all
+                .extend(within(argument).into_iter().map(|source| NamedCluster { name: None, sources: vec![source] })),
+        }
+    }
+    all
+}
+
+/// A name in front of a source. A path that holds `=` is a path where there is one.
+fn named(argument: &str) -> Option<(&str, &str)> {
+    let (name, source) = argument.split_once('=')?;
+    let is_name = !name.is_empty() && !name.contains(['/', '\\']) && !source.is_empty();
+    (is_name && !Path::new(argument).exists()).then_some((name, source))
+}
+
+/// The sources behind an argument: those in it where it is a folder of clusters.
+fn within(argument: &str) -> Vec<String> {
+    let folder = Path::new(argument);
+    if !folder.is_dir() || is_cluster(folder) {
+        return vec![argument.to_owned()];
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| is_cluster(path) || is_archive(path)).collect();
+    found.sort();
+    match found.is_empty() {
+        true => vec![argument.to_owned()],
+        false => found.into_iter().map(|path| path.display().to_string()).collect(),
+    }
+}
+
+/// Whether a folder says of itself that it is of one cluster: a bundle, a store, a roll-up.
+fn is_cluster(folder: &Path) -> bool {
+    folder.join("bundle.yaml").is_file() || folder.join(MANIFEST).is_file() || Store::is_store(folder)
+}
+
+/// Whether a file is called like a packed bundle.
+fn is_archive(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    path.is_file() && [".tar", ".tar.zst", ".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_clusters_stand_for_each() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        for name in ["b", "a", "plain"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::fs::write(path("a").join("bundle.yaml"), "cluster: a").unwrap();
+        std::fs::write(path("b").join(MANIFEST), "{}").unwrap();
+        std::fs::write(path("c.tar.zst"), "").unwrap();
+        std::fs::write(path("x=y.log"), "").unwrap();
+        let text = |name: &str| path(name).display().to_string();
+        let sources = |arguments: &[String]| -> Vec<String> {
+            clusters(arguments).into_iter().flat_map(|own| own.sources).collect()
+        };
+        assert_eq!(sources(&[home.path().display().to_string()]), [text("a"), text("b"), text("c.tar.zst")]);
+        assert_eq!(sources(&[text("a"), text("plain")]), [text("a"), text("plain")]);
+        assert_eq!(clusters(&[text("x=y.log")])[0].name, None);
+        let of_one = clusters(&["prod=logs".to_owned(), "test=x".to_owned(), "prod=metrics".to_owned()]);
+        assert_eq!(of_one.len(), 2);
+        assert_eq!((of_one[0].name.as_deref(), of_one[0].sources.join(" ")), (Some("prod"), "logs metrics".to_owned()));
+        assert_eq!(
+            clusters(&["=logs".to_owned(), "prod=".to_owned()]).iter().filter(|own| own.name.is_some()).count(),
+            0
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Columns of `fleet`.
+
+use super::{Column, Kind, column, wide};
+
+pub(super) const FLEET: [Column; 34] = [
+    column(
+        "slo_left",
+        "SLO LEFT",
+        Kind::Share,
+        "what is left of the error budget (1 % of requests may fail or be too slow) of the time looked at; below 0: \
+         overspent",
+    ),
+    column("outages", "OUTAGES", Kind::Count, "episodes in which requests failed cluster-wide, or writes stopped"),
+    column("incidents", "INCIDENTS", Kind::Count, "episodes that users noticed"),
+    wide("degraded", "DEGRADED", Kind::Count, "episodes in which redundancy or speed was lost"),
+    column("surges", "SURGES", Kind::Count, "episodes in which load changed beyond noise, and nobody noticed"),
+    column("episodes", "EPISODES", Kind::Text, "how many episodes there were, by grade"),
+    column("seats_share", "SEATS", Kind::Share, "largest share of an apiserver's seats that were taken"),
+    column("etcd_share", "ETCD", Kind::Share, "size of etcd's database, as a share of its quota"),
+    column("first_limit", "FIRST LIMIT", Kind::Text, "days until the first limit is reached, and what reaches it"),
+    column("limit_days", "DAYS", Kind::Rate, "days from the end of the data until the first limit is reached"),
+    column("limit_name", "LIMIT", Kind::Text, "what reaches its limit first"),
+    column(
+        "blocked_clients",
+        "BLOCKS",
+        Kind::Count,
+        "clients that the next Kubernetes version, or that of --to, breaks",
+    ),
+    column("heaviest_client", "TOP CLIENT", Kind::Text, "share of server time, and agent, of the client with most"),
+    column("top_client", "TOP CLIENT", Kind::Text, "agent of the client with most server time"),
+    column("top_client_share", "SHARE", Kind::Share, "its share of the server time of all clients"),
+    column("unknown_share", "UNKNOWN", Kind::Share, "share of what a row shows that the data lacks"),
+    column("data_age", "AGE", Kind::Text, "time since the data ends"),
+    wide("unknown", "LACKS", Kind::Text, "what the data lacks"),
+    wide("etcd_bytes", "ETCD SIZE", Kind::Bytes, "size of etcd's database"),
+    wide("upgrade_to", "UPGRADE TO", Kind::Text, "the version that BLOCKS is about"),
+    wide("fleet_nodes", "NODES", Kind::Count, "nodes of the cluster"),
+    wide("cluster_rps", "REQ/S", Kind::Rate, "requests per second, by audit logs"),
+    wide("looked_at_from", "FROM (UTC)", Kind::Time, "begin of the time looked at"),
+    wide("looked_at_to", "TO (UTC)", Kind::Time, "end of the time looked at"),
+    wide("problem", "PROBLEM", Kind::Text, "why the cluster could not be read"),
+    column("on_clusters", "CLUSTERS", Kind::Count, "clusters on which the client has findings"),
+    column("server_seconds", "SERVER TIME S", Kind::Rate, "seconds that apiservers worked on its requests there"),
+    column("fleet_time_share", "SHARE", Kind::Share, "its share of the server time of these clusters"),
+    column("cluster_names", "WHERE", Kind::Text, "clusters, those where it costs most first"),
+    column("fleet_measure", "MEASURE", Kind::Text, "what differs"),
+    column("fleet_value", "VALUE", Kind::Rate, "the cluster's value"),
+    column("peers_median", "MEDIAN", Kind::Rate, "median of the clusters of its size"),
+    column("peers_factor", "TIMES", Kind::Rate, "value divided by that median"),
+    column("peers", "PEERS", Kind::Count, "clusters of its size"),
+];
