@@ -12,6 +12,8 @@
 pub mod bundle;
 #[cfg(feature = "history")]
 pub mod cache;
+#[cfg(feature = "history")]
+pub mod dataset;
 pub mod fresh;
 #[cfg(feature = "serve")]
 pub mod hand_over;

@@ -303,13 +303,14 @@ mod tests {
     }
 
     /// Never more than info: there is nothing to do about them at night.
-    const INFO_ONLY: [&str; 18] = [
+    const INFO_ONLY: [&str; 19] = [
         "client-no-bookmarks",
         "client-surge",
         "client-uneven-nodes",
         "etcd-fragmented",
         "etcd-free-list",
         "etcd-managed-fields",
+        "fleet-outlier",
         "guard-csr-approve",
         "guard-ephemeral-container",
         "guard-evict",

@@ -15,6 +15,7 @@ pub mod budget;
 pub mod clients;
 pub mod compare;
 pub mod controllers;
+pub mod dataset;
 pub mod dims;
 pub mod explain;
 pub mod exporter;

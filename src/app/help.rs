@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Investigate", &["report", "tui", "traffic", "clients", "compare", "balance", "controllers", "explain"]),
     ("Capacity", &["fleet", "quota", "budget", "upgrade", "forecast", "etcd", "memory", "heap"]),
     ("Watch and alert", &["guard", "serve", "dashboards"]),
-    ("Collect and keep", &["collect", "record", "rollup", "cache"]),
+    ("Collect and keep", &["collect", "record", "rollup", "dataset", "cache"]),
 ];
 
 /// What is for shells.
@@ -72,7 +72,7 @@ pub fn arranged(parser: Command) -> Command {
 fn overview(parser: &Command) -> String {
     let mut text = String::new();
     let about = parser.get_about().map(ToString::to_string).unwrap_or_default();
-    let _ = writeln!(text, "{about}\n\nUsage: plimsoll <COMMAND> [OPTIONS]\n\nExamples:");
+    let _ = writeln!(text, "{about}\nUsage: plimsoll <COMMAND> [OPTIONS]\n\nExamples:");
     for (command, what) in EXAMPLES {
         let _ = writeln!(text, "  {:<52}  # {what}", format!("plimsoll {command}"));
     }

@@ -10,6 +10,8 @@ pub mod collect;
 pub mod compare;
 pub mod controllers;
 pub mod dashboards;
+#[cfg(feature = "history")]
+pub mod dataset;
 pub mod etcd;
 pub mod explain;
 #[cfg(feature = "history")]
@@ -92,6 +94,9 @@ pub enum Command {
     /// Write roll-ups of audit logs as Parquet files.
     #[cfg(feature = "history")]
     Rollup(rollup_files::Args),
+    /// Write audit events as Parquet that any engine reads.
+    #[cfg(feature = "history")]
+    Dataset(dataset::Args),
     /// Write Grafana boards and Prometheus rules to a folder.
     Dashboards(dashboards::Args),
     /// Analyse heap profiles of apiservers and Go programs.
@@ -150,6 +155,8 @@ impl Command {
             Self::Serve(args) => serve::run(args, context),
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
+            #[cfg(feature = "history")]
+            Self::Dataset(args) => dataset::run(args, context),
             Self::Dashboards(args) => dashboards::run(args, context),
             Self::Heap(args) => heap::run(args, context),
             Self::Explain(args) => explain::run(args, context),

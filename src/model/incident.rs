@@ -279,7 +279,7 @@ pub fn command_line(words: &[String]) -> String {
 }
 
 /// Commands of plimsoll, and their subcommands where they have some.
-pub(crate) const COMMANDS: [(&str, &[&str]); 22] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 23] = [
     ("traffic", &[]),
     ("clients", &[]),
     ("etcd", &["usage", "flame", "top", "history", "pages", "check", "diff", "extract", "split", "health", "pull"]),
@@ -296,6 +296,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 22] = [
     ("controllers", &[]),
     ("report", &[]),
     ("rollup", &[]),
+    ("dataset", &["build"]),
     ("dashboards", &[]),
     ("tui", &[]),
     ("collect", &[]),

@@ -30,6 +30,7 @@ mod controllers;
 mod coverage;
 mod damage;
 mod dashboards;
+mod dataset;
 #[cfg(feature = "live")]
 mod deploy;
 mod docs;

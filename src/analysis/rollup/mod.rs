@@ -34,8 +34,11 @@ mod within;
 mod writers;
 
 pub use extras_stored::{AlternationRow, WritesRow};
+pub(in crate::analysis) use observe::response_size;
 pub use observe::{Batch, Observer, Timeout};
+pub(in crate::analysis) use routes::Routes;
 pub use rows::{Fact, RETRY_AFTER};
+pub(in crate::analysis) use spent::spent;
 pub use tables::Rollup;
 pub use tiles::tile_for;
 

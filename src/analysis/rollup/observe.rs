@@ -507,7 +507,7 @@ fn new_key(keys: &mut Keys, event: &Timed<'_, '_>, scope: Scope, shape: Option<R
 }
 
 /// Bytes and items of the response's body; where that was taken out (`collect`), as annotations say.
-fn response_size(e: &Event<'_>) -> (u64, u64) {
+pub(in crate::analysis) fn response_size(e: &Event<'_>) -> (u64, u64) {
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(BODY_SIZES[1]));
     let own = || (e.response_body.len() as u64, items(e.response_body));
     if e.only_reason || FINDER.find(e.annotations).is_none() {

@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
 /// Time spent in etcd, in webhooks, in the APF queue, in µs; the apiserver notes them for slow requests.
-pub(super) fn spent(event: &Event<'_>) -> [u64; 3] {
+pub(in crate::analysis) fn spent(event: &Event<'_>) -> [u64; 3] {
     const PREFIX: &str = "apiserver.latency.k8s.io/";
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PREFIX));
     if FINDER.find(event.annotations).is_none() {

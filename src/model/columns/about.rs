@@ -1,8 +1,8 @@
-//! Columns of `explain` and `collect`.
+//! Columns of `explain`, `collect` and `dataset build`.
 
 use super::{Column, Kind, column, wide};
 
-pub(super) const ABOUT: [Column; 10] = [
+pub(super) const ABOUT: [Column; 14] = [
     column("topic", "WHAT", Kind::Text, "what can be explained: a finding, a metric or a term"),
     column("topic_kind", "KIND", Kind::Text, "finding, metric or term"),
     column("meaning", "MEANING", Kind::Text, "the first sentence of what it means"),
@@ -12,5 +12,14 @@ pub(super) const ABOUT: [Column; 10] = [
     column("taken_from", "FROM", Kind::Text, "where it was taken from: an apiserver, a path, a URL"),
     column("outcome", "OUTCOME", Kind::Text, "whether it was taken, or why not"),
     column("files", "FILES", Kind::Count, "files that were written for it"),
+    column("log_path", "LOG", Kind::Text, "the file that was read"),
+    column(
+        "dataset_events",
+        "EVENTS",
+        Kind::Count,
+        "events that were read, those of stage RequestReceived and copies included",
+    ),
+    column("read_bytes", "READ", Kind::Bytes, "bytes that were read, unpacked"),
+    column("skipped_lines", "SKIPPED", Kind::Count, "lines that could not be used"),
     column("reason", "REASON", Kind::Text, "the reason"),
 ];

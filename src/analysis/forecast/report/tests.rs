@@ -295,3 +295,26 @@ fn top_and_sorting_are_what_was_asked_for() {
         [("s7", 7), ("s5", 5)]
     );
 }
+
+#[test]
+fn what_is_at_its_limit_has_reached_it_at_the_end_of_its_history() {
+    let full =
+        (target(plain("full"), Unit::Count, Some(9.0), |_| 9.0), forecast_of(Verdict::AtLimit, 9.0, [None; 3], 1.0));
+    let later = (
+        target(plain("later"), Unit::Count, Some(9.0), |d| d),
+        forecast_of(Verdict::Reaches, 5.0, [Some(3), Some(5), None], 0.7),
+    );
+    let short =
+        (target(plain("short"), Unit::Count, Some(9.0), |d| d), forecast_of(Verdict::TooShort, 5.0, [None; 3], 0.0));
+    let limits_of = |all: Vec<(Target, Forecast)>| {
+        let (targets, forecasts): (Vec<Target>, Vec<Forecast>) = all.into_iter().unzip();
+        (limits(&targets, &forecasts, 60 * DAY), targets[0].grid.end())
+    };
+    let (found, end) = limits_of(vec![full, later]);
+    let found = found.unwrap();
+    assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["full", "later"]);
+    assert_eq!(found[0].1, Reached { p10: Some(end), p50: Some(end), p90: Some(end) });
+    assert!(found[1].1.p50 > Some(end));
+    // Of what is too short nothing is known, which is not the same as no limit in sight.
+    assert_eq!(limits_of(vec![short]).0, None);
+}

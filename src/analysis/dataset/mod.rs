@@ -1,0 +1,5 @@
+//! Audit events as rows of typed columns, as datasets hold them (docs/dataset.md).
+
+mod rows;
+
+pub use rows::RowReader;

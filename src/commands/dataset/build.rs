@@ -1,0 +1,256 @@
+//! `plimsoll dataset build`: from audit logs to a dataset, exactly once.
+
+use crate::actions::dataset::{DatasetWriter, Written};
+use crate::analysis::dataset::RowReader;
+use crate::cli::{Context, Error, FailOn};
+use crate::inputs::selection::Selection;
+use crate::inputs::{found, rollup};
+use crate::model::dataset::DatasetLog;
+use crate::model::event::Timed;
+use crate::model::event_rows::EventBatch;
+use crate::model::input::{Coverage, InputReport};
+use crate::model::report::{Report, Table, Value, Window};
+use crate::model::time::{Micros, Span, together};
+use crate::model::units::{bytes, counted, percent};
+use crate::sources::audit::pass::Worker;
+use crate::sources::found::LogStream;
+use crate::sources::open::{Packing, Place, Source};
+use crate::sources::piece::{End, Piece, identity, piece};
+use crate::sources::wanted::Wanted;
+use std::cell::RefCell;
+use std::io;
+use std::path::PathBuf;
+
+/// Arguments of `plimsoll dataset build`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "EXAMPLES
+  plimsoll dataset build /var/log/kubernetes/ --to events/
+  # again, later: only what the logs have gained
+  plimsoll dataset build /var/log/kubernetes/ --to events/
+  duckdb -c \"select verb, count(*) from \\
+    read_parquet('events/audit/**/*.parquet') group by all\"
+
+Columns, partitions, how engines read them: docs/dataset.md.")]
+pub struct Args {
+    /// Audit logs: files, folders, globs, bundles.
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<String>,
+    /// The folder of the dataset; it is added to.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+}
+
+/// A worker that makes rows.
+struct Rows<'l> {
+    reader: RowReader,
+    log: &'l str,
+}
+
+impl Worker for Rows<'_> {
+    type Batch = EventBatch;
+    fn event(&mut self, event: Timed<'_, '_>) {
+        self.reader.event(&event, self.log);
+    }
+    fn flush(&mut self) -> EventBatch {
+        self.reader.flush()
+    }
+}
+
+/// What a run added.
+#[derive(Debug, Default)]
+struct Added {
+    written: Written,
+    events: u64,
+    logs: u64,
+    /// Logs of which there was nothing new.
+    known: u64,
+    inputs: Vec<InputReport>,
+    span: Option<Span>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    let found = found::find(&args.sources, Wanted::Logs, context)?;
+    if found.streams.is_empty() {
+        return Err(Error::Input(format!("{}: no audit log", args.sources.join(", "))));
+    }
+    if let Some(file) = found.streams.iter().filter(|own| own.is_rolled()).flat_map(|own| &own.files).next() {
+        return Err(Error::Usage(format!("{}: a roll-up holds no single events; give the log itself", file.path)));
+    }
+    let failed = |error: io::Error| Error::Input(format!("{}: {error}", args.to.display()));
+    let mut writer = DatasetWriter::begin(&args.to).map_err(failed)?;
+    let mut added = Added::default();
+    for stream in found.streams {
+        if let Some(file) = stream.files.iter().find(|file| !matches!(file.place, Place::File(_))) {
+            let why = "a dataset is built from files, so that nothing is in it twice; write it to a file";
+            return Err(Error::Usage(format!("{}: {why}", file.path)));
+        }
+        // Late is what lies before what the files before it had already.
+        let mut latest = Micros::MIN;
+        for unit in units(stream) {
+            add(unit, &mut latest, &mut writer, &mut added, context).map_err(|error| match error {
+                Failure::Command(error) => error,
+                Failure::Read(path, error) => Error::Input(format!("{path}: {error}")),
+                Failure::Write(error) => failed(error),
+            })?;
+        }
+    }
+    context.print(&report(added, args), FailOn::Never)
+}
+
+/// What is read and added at once: file by file, but files that may hold copies of each other's events together.
+fn units(stream: LogStream) -> Vec<LogStream> {
+    if stream.has_copies {
+        return vec![stream];
+    }
+    let LogStream { stream: name, files, kept, has_copies, rolled } = stream;
+    let of_one = |file| LogStream { stream: name.clone(), files: vec![file], kept: kept.clone(), has_copies, rolled };
+    files.into_iter().map(of_one).collect()
+}
+
+/// Why logs could not be added.
+enum Failure {
+    Command(Error),
+    /// The path of the log.
+    Read(String, io::Error),
+    Write(io::Error),
+}
+
+/// A log that has something new.
+struct Gained {
+    /// Its name in the dataset.
+    log: String,
+    /// What the dataset has of it.
+    before: DatasetLog,
+    path: String,
+    /// Its bytes on disk if it is packed.
+    packed: Option<u64>,
+    end: End,
+}
+
+/// Adds what logs have that the dataset has not.
+fn add(
+    unit: LogStream,
+    latest: &mut Micros,
+    writer: &mut DatasetWriter,
+    added: &mut Added,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let (mut gained, mut sources): (Vec<Gained>, Vec<Source>) = (Vec::new(), Vec::new());
+    for file in &unit.files {
+        let named = identity(file).map_err(|error| Failure::Command(Error::Input(error.to_string())))?;
+        // Of copies of one log that lie side by side, packed and not, the first is read.
+        let Some(log) = named.filter(|log| gained.iter().all(|own| own.log != *log)) else { continue };
+        let before = writer.log(&log).cloned().unwrap_or_default();
+        *latest = before.latest.max(*latest);
+        let packed = (file.packing != Packing::None).then_some(file.size);
+        let is_known = packed.is_some() && before.packed == packed;
+        let new = if is_known { Ok(None) } else { piece(file, before.to) };
+        match new.map_err(|error| Failure::Read(file.path.clone(), error))? {
+            Some(Piece { source, end }) => {
+                sources.push(source);
+                gained.push(Gained { log, before, path: file.path.clone(), packed, end });
+            }
+            None => {
+                added.known += 1;
+                if packed.is_some() && !is_known {
+                    writer.commit([(log, DatasetLog { packed, ..before })]).map_err(Failure::Write)?;
+                }
+            }
+        }
+    }
+    let Some(Gained { log, before, .. }) = gained.first() else { return Ok(()) };
+    let part = RefCell::new((writer.part(log, before.to), Ok(())));
+    let (events, last) = (RefCell::new(before.events), RefCell::new(*latest));
+    let (cluster, instance) = (unit.stream.cluster.clone(), unit.stream.instance.clone());
+    let take = |(): &mut (), mut batch: EventBatch| {
+        batch.settle(&mut events.borrow_mut(), &mut last.borrow_mut());
+        let (part, result) = &mut *part.borrow_mut();
+        if result.is_ok() {
+            *result = part.take(batch);
+        }
+    };
+    let make = || Rows { reader: RowReader::default(), log };
+    let stream = LogStream { files: sources, ..unit };
+    let ((), outcome) =
+        rollup::pass(vec![stream], &Selection::default(), make, take, context).map_err(Failure::Command)?;
+    let (part, result) = part.into_inner();
+    result.map_err(Failure::Write)?;
+    let written = part.finish().map_err(Failure::Write)?;
+    let new = events.into_inner() - before.events;
+    added.written.files += written.files;
+    added.written.bytes += written.bytes;
+    added.events += new;
+    added.logs += gained.len() as u64;
+    let coverage: Coverage = outcome.total();
+    added.span = together(added.span, coverage.first.zip(coverage.last));
+    *latest = last.into_inner();
+    let mut read = Vec::new();
+    // All events of files that were read together count for the first.
+    for (place, (own, input)) in gained.into_iter().zip(outcome.inputs).enumerate() {
+        let Gained { log, before, path, packed, end } = own;
+        let to = end.at();
+        let log_after = DatasetLog {
+            path: path.clone(),
+            cluster: cluster.clone(),
+            instance: instance.clone(),
+            to,
+            packed,
+            events: before.events + if place == 0 { new } else { 0 },
+            skipped: before.skipped + input.skipped,
+            latest: *latest,
+        };
+        // What was read of it, unpacked.
+        added.inputs.push(InputReport { path, bytes: to.saturating_sub(before.to), ..input });
+        read.push((log, log_after));
+    }
+    writer.commit(read).map_err(Failure::Write)
+}
+
+fn report(added: Added, args: &Args) -> Report {
+    let Added { written, events, logs, known, inputs, span } = added;
+    let read: u64 = inputs.iter().map(|input| input.bytes).sum();
+    let share = if read > 0 { written.bytes as f64 / read as f64 } else { 0.0 };
+    let lead = match logs {
+        0 => format!("Nothing new: {} in {} already.", counted(known, "log"), args.to.display()),
+        _ => format!(
+            "{} of {} added to {}: {}, {} of what was read.",
+            counted(events, "event"),
+            counted(logs, "log"),
+            args.to.display(),
+            bytes(written.bytes as f64),
+            percent(share)
+        ),
+    };
+    let row = |input: &InputReport| -> Vec<Value> {
+        vec![
+            input.path.as_str().into(),
+            Value::Count(input.records),
+            Value::Count(input.bytes),
+            Value::Count(input.skipped),
+        ]
+    };
+    Report {
+        schema: "plimsoll.dataset-build/v1".to_owned(),
+        window: Window::of(span),
+        totals: [
+            ("events", events),
+            ("logs", logs),
+            ("known_logs", known),
+            ("files", written.files),
+            ("bytes", written.bytes),
+            ("read_bytes", read),
+        ]
+        .map(|(name, count)| (name.to_owned(), Value::Count(count)))
+        .to_vec(),
+        table: Table {
+            name: "logs".to_owned(),
+            columns: ["log_path", "dataset_events", "read_bytes", "skipped_lines"].map(str::to_owned).to_vec(),
+            rows: inputs.iter().map(row).collect(),
+            ..Table::default()
+        },
+        lead: vec![lead],
+        inputs,
+        ..Report::default()
+    }
+}

@@ -1,0 +1,200 @@
+//! Datasets: audit events as typed columns in Parquet, partitioned by cluster, date and hour (docs/dataset.md).
+
+use super::time::{Micros, SECOND, format};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of events, in the metadata of each file and in the dataset's own description.
+pub const SCHEMA: &str = "plimsoll.dataset/v1";
+
+/// The folder of what is no data; its name begins so that engines pass over it.
+pub const ABOUT: &str = "_plimsoll";
+
+/// The file in it that says which lines of which logs the dataset holds.
+pub const DESCRIPTION: &str = "dataset.json";
+
+/// The folder of audit events.
+pub const AUDIT: &str = "audit";
+
+/// What stands in place of an empty name of a partition, as Hive writes it.
+pub const NO_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Microseconds since 1970, UTC, written as a `TIMESTAMP` without a zone.
+    Time,
+    /// A whole number.
+    Number,
+    Truth,
+    Text,
+    /// A list of texts.
+    Texts,
+}
+
+impl Kind {
+    /// Its name in Parquet, as docs/dataset.md gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "timestamp",
+            Self::Number => "int64",
+            Self::Truth => "boolean",
+            Self::Text => "string",
+            Self::Texts => "list of strings",
+        }
+    }
+}
+
+/// A column of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventColumn {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// What it holds, without a full stop.
+    pub meaning: &'static str,
+}
+
+const fn column(name: &'static str, kind: Kind, meaning: &'static str) -> EventColumn {
+    EventColumn { name, kind, meaning }
+}
+
+/// The columns of audit events, in the order of [`EventRows`](super::event_rows::EventRows); what is absent is null.
+pub const EVENTS: [EventColumn; 46] = [
+    column("event_time", Kind::Time, "`stageTimestamp`; files are sorted by it"),
+    column("received", Kind::Time, "`requestReceivedTimestamp`"),
+    column("latency_us", Kind::Number, "from arrival to answer, of terminal events that are not long-running; µs"),
+    column("lifetime_us", Kind::Number, "the same of long-running requests (watch, exec, log, proxy)"),
+    column("code", Kind::Number, "`responseStatus.code`"),
+    column("request_bytes", Kind::Number, "length of the `requestObject`'s JSON"),
+    column("response_bytes", Kind::Number, "length of the `responseObject`'s JSON"),
+    column("response_items", Kind::Number, "elements of its `items`"),
+    column("etcd_us", Kind::Number, "time in etcd that the apiserver notes of slow requests; µs"),
+    column("webhook_us", Kind::Number, "the same in mutating and validating webhooks"),
+    column("queue_us", Kind::Number, "the same in the queue of priority and fairness"),
+    column("seq", Kind::Number, "place among the events of its log, from 0"),
+    column("terminal", Kind::Truth, "whether nothing follows: `ResponseComplete` or `Panic`"),
+    column("long_running", Kind::Truth, "whether the request lasts as long as its client likes"),
+    column("late", Kind::Truth, "whether the log held an event more than 5 s later before it"),
+    column("deprecated", Kind::Truth, "whether the apiserver calls the API deprecated"),
+    column("audit_id", Kind::Text, "`auditID`; a client may choose it"),
+    column("log", Kind::Text, "which log: a hash of its first line"),
+    column("instance", Kind::Text, "apiserver"),
+    column("stage", Kind::Text, "`stage`"),
+    column("level", Kind::Text, "`level`"),
+    column("verb", Kind::Text, "`verb`"),
+    column("op", Kind::Text, "get, list, watch, write, delete or other"),
+    column("uri", Kind::Text, "`requestURI`"),
+    column("api_group", Kind::Text, "`objectRef.apiGroup`"),
+    column("api_version", Kind::Text, "group and version of the path"),
+    column("resource", Kind::Text, "`objectRef.resource`"),
+    column("subresource", Kind::Text, "`objectRef.subresource`"),
+    column("namespace", Kind::Text, "`objectRef.namespace`"),
+    column("name", Kind::Text, "`objectRef.name`"),
+    column("scope", Kind::Text, "nonresource, object, namespace or cluster"),
+    column("shape", Kind::Text, "how a read asks to be served (docs/rollup.md, section 2)"),
+    column("username", Kind::Text, "`user.username`"),
+    column("client_user", Kind::Text, "the same, all kubelets as `system:node:*`"),
+    column("client_agent", Kind::Text, "product of the user agent; with `client_user` it is the client"),
+    column("agent_version", Kind::Text, "version of the user agent"),
+    column("agent", Kind::Text, "`userAgent`"),
+    column("service_account", Kind::Text, "`NAMESPACE:NAME` of a service account"),
+    column("impersonated", Kind::Text, "`impersonatedUser.username`"),
+    column("source_ip", Kind::Text, "last of `sourceIPs`: the peer of the connection"),
+    column("node", Kind::Text, "node of the kubelet, or of the pod that the token is bound to"),
+    column("pod", Kind::Text, "that pod"),
+    column("decision", Kind::Text, "annotation `authorization.k8s.io/decision`"),
+    column("removed_release", Kind::Text, "the release that no longer serves a deprecated API"),
+    column("message", Kind::Text, "`responseStatus.message`"),
+    column("groups", Kind::Texts, "`user.groups`"),
+];
+
+/// How many columns there are of each kind: times, numbers, truths, texts.
+pub const COUNTS: [usize; 4] = [2, 10, 4, 29];
+
+/// Which lines of which logs a dataset holds, and who wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Description {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The plimsoll that wrote it last.
+    pub plimsoll: String,
+    /// Logs, by the hash of their first line.
+    pub logs: BTreeMap<String, DatasetLog>,
+}
+
+/// What a dataset holds of a log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatasetLog {
+    /// Where it lay when it was read last.
+    pub path: String,
+    pub cluster: String,
+    pub instance: String,
+    /// The byte, unpacked, behind the last line that was read.
+    pub to: u64,
+    /// Of a packed file: its bytes on disk when it was read to its end.
+    pub packed: Option<u64>,
+    /// Events that were read.
+    pub events: u64,
+    /// Lines and events that could not be used.
+    pub skipped: u64,
+    /// The latest `at` so far, in µs since 1970.
+    pub latest: Micros,
+}
+
+/// An hour of a cluster: one folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    /// Empty where nothing names it.
+    pub cluster: String,
+    /// Hours since 1970.
+    pub hour: i64,
+}
+
+impl Partition {
+    /// Its folder below that of the table: `cluster=C/date=2026-11-20/hour=09`. What a folder can't be called is
+    /// written as in URLs.
+    pub fn folder(&self) -> String {
+        let time = format(self.hour * 3_600 * SECOND);
+        let (date, hour) = (&time[..10], &time[11..13]);
+        format!("cluster={}/date={date}/hour={hour}", escaped(&self.cluster))
+    }
+}
+
+fn escaped(name: &str) -> String {
+    if name.is_empty() {
+        return NO_NAME.to_owned();
+    }
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => text.push(byte as char),
+            // Not at the front: `..` and hidden folders.
+            b'.' if !text.is_empty() => text.push('.'),
+            byte => text += &format!("%{byte:02X}"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_folders_that_engines_read() {
+        let folder = |cluster: &str, hour| Partition { cluster: cluster.to_owned(), hour }.folder();
+        assert_eq!(folder("prod-eu.1", 494_421), "cluster=prod-eu.1/date=2026-05-27/hour=21");
+        assert_eq!(folder("", 0), "cluster=__HIVE_DEFAULT_PARTITION__/date=1970-01-01/hour=00");
+        assert_eq!(folder("../a b=ü", 1), "cluster=%2E.%2Fa%20b%3D%C3%BC/date=1970-01-01/hour=01");
+    }
+
+    #[test]
+    fn columns_are_in_the_order_of_their_kinds() {
+        let kinds = [Kind::Time, Kind::Number, Kind::Truth, Kind::Text];
+        let expected = kinds.iter().zip(COUNTS).flat_map(|(kind, count)| std::iter::repeat_n(*kind, count));
+        let expected: Vec<Kind> = expected.chain([Kind::Texts]).collect();
+        assert_eq!(EVENTS.map(|column| column.kind).to_vec(), expected);
+    }
+}

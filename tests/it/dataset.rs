@@ -1,0 +1,235 @@
+//! `plimsoll dataset build`: each event once, each column as the raw log has it, whenever and however often it is
+//! built.
+
+use crate::support::{Ran, feed, folder, plimsoll, python, root, run, sample, sample_bytes, write};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[track_caller]
+fn build(sources: &[&str], to: &Path) -> Value {
+    let ran = plimsoll(&[&["dataset", "build"], sources, &["--to", to.to_str().unwrap(), "-o", "json"]].concat());
+    assert!(matches!(ran.code, Some(0 | 3)), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))
+}
+
+fn oracle(name: &str, arguments: &[String]) -> Ran {
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle").join(name)).args(arguments);
+    feed(command, b"")
+}
+
+/// That the dataset holds these logs, each with its cluster and apiserver.
+#[track_caller]
+fn holds(dataset: &Path, logs: &[(&Path, &str, &str)]) -> u64 {
+    let named = |(path, cluster, instance): &(&Path, &str, &str)| format!("{}={cluster},{instance}", path.display());
+    let arguments: Vec<String> = std::iter::once(dataset.display().to_string()).chain(logs.iter().map(named)).collect();
+    let ran = oracle("dataset.py", &arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let counts: Value = serde_json::from_str(&ran.stdout).unwrap();
+    // And the columns of the partition.
+    assert_eq!(counts["columns"].as_u64(), Some(plimsoll::model::dataset::EVENTS.len() as u64 + 3 - 1));
+    counts["events"].as_u64().unwrap()
+}
+
+/// Files of a dataset, and their bytes; the description without what differs from run to run.
+fn files(dataset: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![dataset.join("audit")];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let name = path.strip_prefix(dataset).unwrap().display().to_string();
+                    all.insert(name, std::fs::read(&path).unwrap());
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The audit logs of a bundle: path, cluster, apiserver.
+fn logs(bundle: &str, cluster: &str, instances: &[&str]) -> Vec<(PathBuf, String, String)> {
+    let path = |instance: &&str| Path::new(bundle).join("audit").join(instance).join("audit.log.zst");
+    instances.iter().map(|instance| (path(instance), cluster.to_owned(), (*instance).to_owned())).collect()
+}
+
+#[test]
+fn each_column_equals_the_raw_events() {
+    for (name, cluster, instances) in [
+        ("list-storm", "lab-1", &["apiserver-0", "apiserver-1"][..]),
+        ("quiet", "lab-3", &["apiserver-0"]),
+        ("controllers", "lab-2", &["apiserver-0"]),
+        ("apf-dumps", "lab-apf", &["apiserver-0"]),
+    ] {
+        let home = folder();
+        let bundle = sample(name);
+        let document = build(&[&bundle], home.path());
+        let logs = logs(&bundle, cluster, instances);
+        let logs: Vec<(&Path, &str, &str)> = logs
+            .iter()
+            .map(|(path, cluster, instance)| (path.as_path(), cluster.as_str(), instance.as_str()))
+            .collect();
+        assert_eq!(document["totals"]["events"].as_u64(), Some(holds(home.path(), &logs)), "{name}");
+        // The check can fail: a file less, and a log more.
+        let one = files(home.path()).into_keys().next().unwrap();
+        let arguments = [home.path().display().to_string(), format!("{}={cluster},{}", logs[0].0.display(), logs[0].2)];
+        if logs.len() > 1 {
+            assert_eq!(oracle("dataset.py", &arguments).code, Some(1));
+        } else {
+            write(home.path(), "audit/copy.parquet", std::fs::read(home.path().join(one)).unwrap());
+            assert_ne!(oracle("dataset.py", &arguments).code, Some(0));
+        }
+    }
+}
+
+#[test]
+fn a_dataset_and_a_rollup_hold_the_same_requests() {
+    let bundles = ["list-storm", "quiet", "controllers", "apf-dumps", "overload-restart", "drain", "levels"];
+    let mut sources: Vec<String> = bundles.iter().map(|name| sample(name)).collect();
+    for folder in ["forms", "damage"] {
+        for entry in std::fs::read_dir(sample(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // Of no events; and texts longer than a roll-up keeps them.
+            let has_none = name.starts_with("make") || name.ends_with(".md") || name.starts_with("not-audit");
+            if !has_none && !["empty.log", "hostile.log"].contains(&name.as_str()) {
+                sources.push(path.display().to_string());
+            }
+        }
+    }
+    assert!(sources.len() > 25);
+    for source in sources {
+        let home = folder();
+        let (dataset, rollup) = (home.path().join("dataset"), home.path().join("rollup").display().to_string());
+        build(&[&source], &dataset);
+        plimsoll(&["rollup", &source, "--to", &rollup]);
+        let ran = oracle("dataset_rollup.py", &[dataset.display().to_string(), rollup]);
+        assert_eq!(ran.code, Some(0), "{source}: {}", ran.stderr);
+        let counts: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert!(counts["requests"].as_u64() > Some(0), "{source}");
+    }
+}
+
+#[test]
+fn what_a_log_gains_is_added_once() {
+    let home = folder();
+    let raw = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    let line_end = |from: usize| from + raw[from..].iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let (third, half) = (line_end(raw.len() / 3), line_end(raw.len() / 2));
+    let to = home.path().join("events");
+    let log = write(home.path(), "logs/audit.log", &raw[..third]);
+    let logs = home.path().join("logs").display().to_string();
+    let first = build(&[&logs], &to);
+    assert_eq!(holds(&to, &[(Path::new(&log), "", "")]), first["totals"]["events"].as_u64().unwrap());
+    // A line that is being written is left for the next time.
+    write(home.path(), "logs/audit.log", &raw[..half + 40]);
+    let second = build(&[&logs], &to);
+    let again = build(&[&logs], &to);
+    assert_eq!((&again["totals"]["events"], &again["totals"]["files"]), (&0.into(), &0.into()));
+    // Rotated under another name, packed; a new log begins.
+    write(home.path(), "logs/audit.log", &raw[..half]);
+    std::fs::rename(&log, home.path().join("logs/audit-2026-11-20T09-22-00.000.log")).unwrap();
+    write(home.path(), "logs/audit.log", &raw[half..]);
+    let third = build(&[&logs], &to);
+    let packed = zstd::encode_all(&raw[..half], 3).unwrap();
+    write(home.path(), "logs/audit-2026-11-20T09-22-00.000.log.zst", packed);
+    std::fs::remove_file(home.path().join("logs/audit-2026-11-20T09-22-00.000.log")).unwrap();
+    let fourth = build(&[&logs], &to);
+    assert_eq!(fourth["totals"]["events"], 0);
+    // Known by its size: it is not unpacked once more.
+    assert_eq!(build(&[&logs], &to)["totals"]["known_logs"], 2);
+    let parts = [write(home.path(), "a.log", &raw[..half]), write(home.path(), "b.log", &raw[half..])];
+    let [a, b] = parts.each_ref().map(|path| (Path::new(path), "", ""));
+    let all = holds(&to, &[a, b]);
+    let added = [&first, &second, &third].map(|document| document["totals"]["events"].as_u64().unwrap());
+    assert_eq!(added.iter().sum::<u64>(), all);
+    assert!(added.iter().all(|count| *count > 0), "{added:?}");
+}
+
+#[test]
+fn a_killed_build_loses_and_doubles_nothing() {
+    let home = folder();
+    let log = write(home.path(), "audit.log", sample_bytes("list-storm/audit/apiserver-0/audit.log.zst"));
+    let started = Instant::now();
+    let quiet = home.path().join("quiet");
+    build(&[&log], &quiet);
+    let took = started.elapsed();
+    let killed = home.path().join("killed");
+    const KILLS: u32 = 12;
+    for kill in 0..KILLS {
+        let mut running = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["dataset", "build", &log, "--to", killed.to_str().unwrap()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(took.mul_f64(f64::from(kill + 1) / f64::from(KILLS)).max(Duration::from_millis(1)));
+        let _ = running.kill();
+        running.wait().unwrap();
+        // Every second time the next one goes on where this one was killed.
+        if kill % 2 == 0 {
+            build(&[&log], &killed);
+            assert_eq!(files(&killed), files(&quiet), "killed after {kill}/{KILLS}");
+            std::fs::remove_dir_all(&killed).unwrap();
+        }
+    }
+    build(&[&log], &killed);
+    assert_eq!(files(&killed), files(&quiet));
+    holds(&killed, &[(Path::new(&log), "", "")]);
+}
+
+#[test]
+fn what_can_not_be_built_is_said() {
+    let home = folder();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let quiet = sample("quiet");
+    let to = path("events");
+    // A roll-up has no events; what comes through a pipe can't be known again.
+    assert_eq!(plimsoll(&["rollup", &quiet, "--to", &path("rollup")]).code, Some(0));
+    let ran = plimsoll(&["dataset", "build", &path("rollup"), "--to", &to]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("no single events"), "{}", ran.stderr);
+    let events = sample_bytes("quiet/audit/apiserver-0/audit.log.zst");
+    let ran = run(&["dataset", "build", "-", "--to", &to], &[], &events);
+    assert!(ran.code == Some(2) && ran.stderr.contains("write it to a file"), "{}", ran.stderr);
+    // A folder that is a file, a dataset of a later version, one that another process writes.
+    write(home.path(), "file", "x");
+    let ran = plimsoll(&["dataset", "build", &quiet, "--to", &path("file")]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    write(home.path(), "later/_plimsoll/dataset.json", r#"{"schema": "plimsoll.dataset/v7"}"#);
+    let ran = plimsoll(&["dataset", "build", &quiet, "--to", &path("later")]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("v7"), "{}", ran.stderr);
+    write(home.path(), "busy/_plimsoll/lock", "");
+    let lock = std::fs::File::open(home.path().join("busy/_plimsoll/lock")).unwrap();
+    lock.lock().unwrap();
+    let ran = plimsoll(&["dataset", "build", &quiet, "--to", &path("busy")]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("another plimsoll"), "{}", ran.stderr);
+    // A cluster whose name climbs out of the folder stays in it.
+    let mut event: Value = serde_json::from_slice(
+        sample_bytes("quiet/audit/apiserver-0/audit.log.zst").split(|b| *b == b'\n').next().unwrap(),
+    )
+    .unwrap();
+    event["user"]["username"] = "../../evil\u{1b}[31m".into();
+    let log = write(home.path(), "bundle/audit/audit.log", event.to_string() + "\n");
+    write(home.path(), "bundle/bundle.yaml", "cluster: ../../../evil=1\n");
+    let document = build(&[home.path().join("bundle").to_str().unwrap()], Path::new(&to));
+    assert_eq!(document["totals"]["events"], 1);
+    let names: Vec<String> = files(Path::new(&to)).into_keys().collect();
+    assert!(names[0].starts_with("audit/cluster=%2E.%2F..%2F..%2Fevil%3D1/date="), "{names:?}");
+    assert!(!home.path().join("evil=1").exists());
+    holds(Path::new(&to), &[(Path::new(&log), "../../../evil=1", "")]);
+}
+
+#[test]
+fn the_page_lists_every_column() {
+    let page = std::fs::read_to_string(root().join("docs/dataset.md")).unwrap();
+    let table: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let columns = plimsoll::model::dataset::EVENTS;
+    let expected = columns.map(|own| format!("| `{}` | {} | {} |", own.name, own.kind.name(), own.meaning));
+    assert_eq!(table, expected);
+}
