@@ -3,7 +3,7 @@
 
 use super::fresh::{Fresh, folder as private_folder};
 use crate::model::dataset::{
-    ABOUT, AUDIT, DESCRIPTION, DatasetLog, Description, EVENTS, EventColumn, Partition, SCHEMA,
+    ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, EventColumn, Partition, SCHEMA,
 };
 use crate::model::event_rows::{EventBatch, EventRows, Texts};
 use polars::prelude::{
@@ -27,6 +27,8 @@ const WAITING: usize = 192 << 20;
 pub struct DatasetWriter {
     folder: PathBuf,
     description: Description,
+    /// Number of the last addition.
+    last: u64,
     _lock: File,
 }
 
@@ -44,20 +46,28 @@ impl DatasetWriter {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let description = match fs::read(about.join(DESCRIPTION)) {
-            Ok(text) => serde_json::from_slice::<Description>(&text)
-                .map_err(|error| io::Error::other(format!("{ABOUT}/{DESCRIPTION}: {error}")))?,
+        let mut description = match fs::read(about.join(DESCRIPTION)) {
+            Ok(text) => parsed(DESCRIPTION, &text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Description { schema: SCHEMA.to_owned(), ..Description::default() }
             }
             Err(error) => return Err(error),
         };
-        if description.schema != SCHEMA {
-            let what = format!("its schema is {:?}, and this plimsoll writes {SCHEMA}", description.schema);
-            return Err(io::Error::other(what + "; use the plimsoll that wrote it"));
+        let mut added = BTreeMap::new();
+        for entry in fs::read_dir(&about)? {
+            let path = entry?.path();
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if let Some(number) = number(&name) {
+                added.insert(number, parsed(&name, &fs::read(&path)?)?);
+            }
         }
-        let own = Self { folder: folder.to_owned(), description, _lock: lock };
+        let last = added.keys().last().copied().unwrap_or(0);
+        added.into_values().for_each(|one| description.logs.extend(one.logs));
+        let mut own = Self { folder: folder.to_owned(), description, last, _lock: lock };
         own.clean(&folder.join(AUDIT))?;
+        if last > 0 {
+            own.fold()?;
+        }
         Ok(own)
     }
 
@@ -100,14 +110,63 @@ impl DatasetWriter {
         }
     }
 
-    /// Lines of logs are part of the dataset from now on.
+    /// Lines of logs are part of the dataset from now on. What is said of them is small, whatever else the dataset
+    /// holds; [`Self::fold`] puts it with the rest.
     pub fn commit(&mut self, logs: impl IntoIterator<Item = (String, DatasetLog)>) -> io::Result<()> {
+        let logs: BTreeMap<String, DatasetLog> = logs.into_iter().collect();
+        self.last += 1;
+        let one = Description { logs: logs.clone(), ..self.about() };
+        self.write(&addition(self.last), &one)?;
         self.description.logs.extend(logs);
-        env!("CARGO_PKG_VERSION").clone_into(&mut self.description.plimsoll);
-        let mut file = Fresh::create(&self.folder.join(ABOUT).join(DESCRIPTION))?;
-        writeln!(file, "{}", serde_json::to_string_pretty(&self.description)?)?;
+        Ok(())
+    }
+
+    /// Writes one description of all that the dataset holds.
+    pub fn fold(&mut self) -> io::Result<()> {
+        let all = Description { logs: std::mem::take(&mut self.description.logs), ..self.about() };
+        let written = self.write(DESCRIPTION, &all);
+        self.description = all;
+        written?;
+        for entry in fs::read_dir(self.folder.join(ABOUT))? {
+            let entry = entry?;
+            if number(&entry.file_name().to_string_lossy()).is_some() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        self.last = 0;
+        Ok(())
+    }
+
+    fn about(&self) -> Description {
+        let plimsoll = env!("CARGO_PKG_VERSION").to_owned();
+        Description { schema: SCHEMA.to_owned(), plimsoll, logs: BTreeMap::new() }
+    }
+
+    fn write(&self, name: &str, description: &Description) -> io::Result<()> {
+        let mut file = Fresh::create(&self.folder.join(ABOUT).join(name))?;
+        writeln!(file, "{}", serde_json::to_string_pretty(description)?)?;
         file.finish()
     }
+}
+
+/// The name of what was added since the description was written, by its number from 1.
+fn addition(number: u64) -> String {
+    format!("added-{number}.json")
+}
+
+/// The number of a file of this name; `None` where it is another.
+fn number(name: &str) -> Option<u64> {
+    name.strip_prefix("added-")?.strip_suffix(".json")?.parse().ok()
+}
+
+fn parsed(name: &str, text: &[u8]) -> io::Result<Description> {
+    let read = serde_json::from_slice::<Description>(text)
+        .map_err(|error| io::Error::other(format!("{ABOUT}/{name}: {error}")))?;
+    if read.schema != SCHEMA {
+        let what = format!("{ABOUT}/{name}: its schema is {:?}, and this plimsoll writes {SCHEMA}", read.schema);
+        return Err(io::Error::other(what + "; use the plimsoll that wrote it"));
+    }
+    Ok(read)
 }
 
 /// The name of a file: the log, and the byte from which on it holds its lines.
@@ -125,7 +184,8 @@ fn is_part(name: &str) -> Option<(&str, u64)> {
 pub struct DatasetPart {
     folder: PathBuf,
     name: String,
-    waiting: BTreeMap<Partition, EventRows>,
+    /// Blocks of events, in their order.
+    waiting: BTreeMap<Partition, Vec<Block>>,
     open: BTreeMap<Partition, OpenFile>,
     bytes: usize,
 }
@@ -144,17 +204,19 @@ pub struct Written {
 
 impl DatasetPart {
     /// Takes the events of a block.
-    pub fn take(&mut self, batch: EventBatch) -> io::Result<()> {
-        for (partition, rows) in batch.rows {
+    pub fn take(&mut self, batch: ReadyBatch) -> io::Result<()> {
+        let ReadyBatch { mut batch, mut texts } = batch;
+        for (partition, rows) in std::mem::take(&mut batch.rows) {
             self.bytes += rows.bytes();
+            let texts = texts.remove(&partition).unwrap_or_default();
             let own = self.waiting.entry(partition.clone()).or_default();
-            own.append(&rows);
-            if own.len() >= GROUP {
+            own.push(Block { rows, texts });
+            if own.iter().map(|block| block.rows.len()).sum::<usize>() >= GROUP {
                 self.write(&partition)?;
             }
         }
         while self.bytes > WAITING {
-            let Some(largest) = self.waiting.iter().max_by_key(|(_, rows)| rows.bytes()) else { break };
+            let Some(largest) = self.waiting.iter().max_by_key(|(_, blocks)| bytes(blocks)) else { break };
             let largest = largest.0.clone();
             self.write(&largest)?;
         }
@@ -163,9 +225,10 @@ impl DatasetPart {
 
     /// Writes what waits of a partition as a row group.
     fn write(&mut self, partition: &Partition) -> io::Result<()> {
-        let Some(rows) = self.waiting.remove(partition).filter(|rows| !rows.is_empty()) else { return Ok(()) };
-        self.bytes = self.bytes.saturating_sub(rows.bytes());
-        let frame = frame(rows)?;
+        let Some(blocks) = self.waiting.remove(partition) else { return Ok(()) };
+        self.bytes = self.bytes.saturating_sub(bytes(&blocks));
+        let frame = frame(&blocks)?;
+        drop(blocks);
         if !self.open.contains_key(partition) {
             let folder = self.folder.join(partition.folder());
             private_folder(&folder)?;
@@ -201,10 +264,48 @@ impl DatasetPart {
     }
 }
 
-/// Rows as columns, sorted by time.
-fn frame(rows: EventRows) -> io::Result<DataFrame> {
-    let height = rows.len();
-    let EventRows { times, numbers, truths, texts, groups, .. } = rows;
+/// The events of a block with their texts as columns already: workers make these side by side, and one thread writes.
+pub struct ReadyBatch {
+    /// All but texts and groups.
+    pub batch: EventBatch,
+    texts: BTreeMap<Partition, Vec<Series>>,
+}
+
+impl ReadyBatch {
+    /// Makes columns of the texts.
+    pub fn new(mut batch: EventBatch) -> Self {
+        let ready = |(partition, rows): (&Partition, &mut EventRows)| {
+            let height = rows.len();
+            let mut names = EVENTS.iter().skip(COUNTS[..3].iter().sum()).map(|EventColumn { name, .. }| *name);
+            let mut columns: Vec<Series> = std::mem::take(&mut rows.texts)
+                .iter()
+                .map(|texts| text(names.next().unwrap_or_default(), texts, height))
+                .collect();
+            let own = std::mem::take(&mut rows.groups);
+            columns.push(groups(names.next().unwrap_or_default(), &own, height));
+            (partition.clone(), columns)
+        };
+        let texts = batch.rows.iter_mut().map(ready).collect();
+        Self { batch, texts }
+    }
+}
+
+/// Events of a partition that wait to be written.
+struct Block {
+    rows: EventRows,
+    texts: Vec<Series>,
+}
+
+fn bytes(blocks: &[Block]) -> usize {
+    blocks.iter().map(|block| block.rows.bytes()).sum()
+}
+
+/// Blocks as one frame, sorted by time.
+fn frame(blocks: &[Block]) -> io::Result<DataFrame> {
+    let height = blocks.iter().map(|block| block.rows.len()).sum();
+    let times: [Vec<Option<i64>>; COUNTS[0]] = std::array::from_fn(|at| joined(blocks, |own| &own.times[at]));
+    let numbers = (0..COUNTS[1]).map(|at| joined(blocks, |own| &own.numbers[at]));
+    let truths = (0..COUNTS[2]).map(|at| joined(blocks, |own| &own.truths[at]));
     let mut names = EVENTS.iter().map(|EventColumn { name, .. }| *name);
     let mut name = || names.next().unwrap_or_default();
     let mut columns: Vec<Column> = Vec::new();
@@ -214,12 +315,19 @@ fn frame(rows: EventRows) -> io::Result<DataFrame> {
         let series = Series::new(name().into(), values).cast(&time).map_err(io::Error::other)?;
         columns.push(series.into_column());
     }
-    columns.extend(numbers.into_iter().map(|values| Series::new(name().into(), values).into_column()));
-    columns.extend(truths.into_iter().map(|values| Series::new(name().into(), values).into_column()));
-    for values in texts {
-        columns.push(text(name(), &values, height).into_column());
+    columns.extend(numbers.map(|values| Series::new(name().into(), values).into_column()));
+    columns.extend(truths.map(|values| Series::new(name().into(), values).into_column()));
+    for at in 0..=COUNTS[3] {
+        let mut all: Option<Series> = None;
+        for own in blocks.iter().filter_map(|block| block.texts.get(at)) {
+            match &mut all {
+                Some(all) => drop(all.append(own).map_err(io::Error::other)?),
+                None => all = Some(own.clone()),
+            }
+        }
+        // A row group is one piece.
+        columns.extend(all.map(|all| all.rechunk().into_column()));
     }
-    columns.push(list(name(), &groups, height).into_column());
     let frame = DataFrame::new(height, columns).map_err(io::Error::other)?;
     match is_sorted {
         true => Ok(frame),
@@ -230,13 +338,20 @@ fn frame(rows: EventRows) -> io::Result<DataFrame> {
     }
 }
 
-fn text(name: &str, values: &Texts, height: usize) -> Series {
+/// A column of all blocks, one behind the other.
+fn joined<T: Copy>(blocks: &[Block], of: impl Fn(&EventRows) -> &Vec<T>) -> Vec<T> {
+    let mut all = Vec::with_capacity(blocks.iter().map(|block| block.rows.len()).sum());
+    blocks.iter().for_each(|block| all.extend_from_slice(of(&block.rows)));
+    all
+}
+
+fn text(name: &str, texts: &Texts, height: usize) -> Series {
     let mut builder = StringChunkedBuilder::new(name.into(), height);
-    values.iter().for_each(|text| builder.append_option(text));
+    texts.iter().for_each(|text| builder.append_option(text));
     builder.finish().into_series()
 }
 
-fn list(name: &str, (all, ends): &(Texts, Vec<usize>), height: usize) -> Series {
+fn groups(name: &str, (all, ends): &(Texts, Vec<usize>), height: usize) -> Series {
     let mut builder = ListStringChunkedBuilder::new(name.into(), height, height * 2);
     let (mut texts, mut from) = (all.iter(), 0);
     for end in ends {
@@ -258,7 +373,10 @@ mod tests {
             let mut writer = DatasetWriter::begin(home.path()).unwrap();
             // One process at a time.
             assert!(DatasetWriter::begin(home.path()).unwrap_err().to_string().contains("another plimsoll"));
+            writer.commit([("aa".to_owned(), DatasetLog { to: 50, ..DatasetLog::default() })]).unwrap();
             writer.commit([("aa".to_owned(), DatasetLog { to: 100, ..DatasetLog::default() })]).unwrap();
+            // Killed here: the description was not written yet.
+            assert!(!home.path().join(ABOUT).join(DESCRIPTION).exists());
         }
         fs::create_dir_all(&hour).unwrap();
         let names = [
@@ -270,7 +388,12 @@ mod tests {
             "part-.txt",
         ];
         names.iter().for_each(|name| fs::write(hour.join(name), "").unwrap());
-        DatasetWriter::begin(home.path()).unwrap();
+        let writer = DatasetWriter::begin(home.path()).unwrap();
+        assert_eq!(writer.log("aa").map(|log| log.to), Some(100));
+        drop(writer);
+        let about: Vec<_> =
+            fs::read_dir(home.path().join(ABOUT)).unwrap().map(|own| own.unwrap().file_name()).collect();
+        assert!(about.len() == 2 && about.iter().all(|name| name == "lock" || name == DESCRIPTION), "{about:?}");
         let mut left: Vec<String> = fs::read_dir(&hour)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())

@@ -18,13 +18,6 @@ impl Texts {
         self.ends.push(self.all.len());
     }
 
-    /// Adds others behind them.
-    pub fn append(&mut self, other: &Self) {
-        let from = self.all.len();
-        self.all.push_str(&other.all);
-        self.ends.extend(other.ends.iter().map(|end| from + end));
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -78,19 +71,6 @@ impl EventRows {
     /// About how many bytes of memory they take.
     pub fn bytes(&self) -> usize {
         self.text_bytes + self.len() * (COUNTS.iter().sum::<usize>() * 12)
-    }
-
-    /// Adds others behind them.
-    pub fn append(&mut self, other: &Self) {
-        self.times.iter_mut().zip(&other.times).for_each(|(own, other)| own.extend(other));
-        self.numbers.iter_mut().zip(&other.numbers).for_each(|(own, other)| own.extend(other));
-        self.truths.iter_mut().zip(&other.truths).for_each(|(own, other)| own.extend(other));
-        self.texts.iter_mut().zip(&other.texts).for_each(|(own, other)| own.append(other));
-        let from = self.groups.0.len();
-        self.groups.0.append(&other.groups.0);
-        self.groups.1.extend(other.groups.1.iter().map(|end| from + end));
-        self.text_bytes += other.text_bytes;
-        self.before.extend(&other.before);
     }
 
     /// Settles what depends on the events before the block: how many there were, and the latest of them.

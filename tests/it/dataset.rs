@@ -5,8 +5,7 @@ use crate::support::{Ran, feed, folder, plimsoll, python, root, run, sample, sam
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 #[track_caller]
 fn build(sources: &[&str], to: &Path) -> Value {
@@ -152,36 +151,42 @@ fn what_a_log_gains_is_added_once() {
     assert!(added.iter().all(|count| *count > 0), "{added:?}");
 }
 
+/// Killed where it makes what it wrote durable, and visible: at every call of these. tests/full kills at any time.
 #[test]
 fn a_killed_build_loses_and_doubles_nothing() {
     let home = folder();
-    let log = write(home.path(), "audit.log", sample_bytes("list-storm/audit/apiserver-0/audit.log.zst"));
-    let started = Instant::now();
+    let raw = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    let half = raw.len() / 2 + raw[raw.len() / 2..].iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let parts =
+        [write(home.path(), "logs/a/audit.log", &raw[..half]), write(home.path(), "logs/b/audit.log", &raw[half..])];
+    let logs = home.path().join("logs").display().to_string();
     let quiet = home.path().join("quiet");
-    build(&[&log], &quiet);
-    let took = started.elapsed();
-    let killed = home.path().join("killed");
-    const KILLS: u32 = 12;
-    for kill in 0..KILLS {
-        let mut running = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["dataset", "build", &log, "--to", killed.to_str().unwrap()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(took.mul_f64(f64::from(kill + 1) / f64::from(KILLS)).max(Duration::from_millis(1)));
-        let _ = running.kill();
-        running.wait().unwrap();
-        // Every second time the next one goes on where this one was killed.
-        if kill % 2 == 0 {
-            build(&[&log], &killed);
-            assert_eq!(files(&killed), files(&quiet), "killed after {kill}/{KILLS}");
-            std::fs::remove_dir_all(&killed).unwrap();
+    build(&[&logs], &quiet);
+    let mut kills = 0;
+    for call in ["rename", "fsync", "unlink"] {
+        // Until it is not met so often.
+        for nth in 1.. {
+            let killed = home.path().join(format!("{call}-{nth}"));
+            let mut command = Command::new("strace");
+            command
+                .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e"])
+                .arg(format!("inject={call}:signal=KILL:when={nth}"))
+                .arg(env!("CARGO_BIN_EXE_plimsoll"))
+                .args(["dataset", "build", &logs, "--to", killed.to_str().unwrap()]);
+            let ran = feed(command, b"");
+            let was_killed = ran.code != Some(0);
+            assert!(!was_killed || !ran.stderr.contains("strace:"), "{}; run .ci/setup first", ran.stderr);
+            build(&[&logs], &killed);
+            assert_eq!(files(&killed), files(&quiet), "killed at {call} {nth}");
+            if !was_killed {
+                break;
+            }
+            kills += 1;
         }
     }
-    build(&[&log], &killed);
-    assert_eq!(files(&killed), files(&quiet));
-    holds(&killed, &[(Path::new(&log), "", "")]);
+    assert!(kills > 10, "{kills}");
+    let [a, b] = [(Path::new(&parts[0]), "", "a"), (Path::new(&parts[1]), "", "b")];
+    holds(&quiet, &[a, b]);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! `plimsoll dataset build`: from audit logs to a dataset, exactly once.
 
-use crate::actions::dataset::{DatasetWriter, Written};
+use crate::actions::dataset::{DatasetWriter, ReadyBatch, Written};
 use crate::analysis::dataset::RowReader;
 use crate::cli::{Context, Error, FailOn};
 use crate::inputs::selection::Selection;
 use crate::inputs::{found, rollup};
 use crate::model::dataset::DatasetLog;
 use crate::model::event::Timed;
-use crate::model::event_rows::EventBatch;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{Micros, Span, together};
@@ -47,12 +46,12 @@ struct Rows<'l> {
 }
 
 impl Worker for Rows<'_> {
-    type Batch = EventBatch;
+    type Batch = ReadyBatch;
     fn event(&mut self, event: Timed<'_, '_>) {
         self.reader.event(&event, self.log);
     }
-    fn flush(&mut self) -> EventBatch {
-        self.reader.flush()
+    fn flush(&mut self) -> ReadyBatch {
+        ReadyBatch::new(self.reader.flush())
     }
 }
 
@@ -95,6 +94,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             })?;
         }
     }
+    writer.fold().map_err(failed)?;
     context.print(&report(added, args), FailOn::Never)
 }
 
@@ -163,8 +163,8 @@ fn add(
     let part = RefCell::new((writer.part(log, before.to), Ok(())));
     let (events, last) = (RefCell::new(before.events), RefCell::new(*latest));
     let (cluster, instance) = (unit.stream.cluster.clone(), unit.stream.instance.clone());
-    let take = |(): &mut (), mut batch: EventBatch| {
-        batch.settle(&mut events.borrow_mut(), &mut last.borrow_mut());
+    let take = |(): &mut (), mut batch: ReadyBatch| {
+        batch.batch.settle(&mut events.borrow_mut(), &mut last.borrow_mut());
         let (part, result) = &mut *part.borrow_mut();
         if result.is_ok() {
             *result = part.take(batch);

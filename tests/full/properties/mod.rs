@@ -3,5 +3,6 @@
 mod alerts;
 mod archives;
 mod compare;
+mod dataset;
 mod rollup;
 mod store;
