@@ -211,6 +211,14 @@ fn what_can_not_be_read_is_said_and_hides_nothing() {
         assert_eq!(own["slo_left"], Value::Null);
     }
     assert!(![&ran.stdout, &ran.stderr].iter().any(|text| text.contains('\u{1b}')), "{} {}", ran.stdout, ran.stderr);
+    // A store of a later version: its roll-ups are read, and that its series are not is said.
+    let store = path("store");
+    let recorded = plimsoll(&["record", &quiet, "--once", "--store", &store]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    write(home.path(), "store/plimsoll-store.json", "{\"version\": 99}");
+    let ran = plimsoll(&["fleet", &store]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("version") && ran.stdout.contains("lab-3"), "{} {}", ran.stderr, ran.stdout);
     // Of none anything could be read.
     let ran = plimsoll(&["fleet", &missing]);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);

@@ -25,7 +25,14 @@ const OF_THE_CLUSTER: [&str; 4] = [ETCD_DB, APISERVER_SEATS, CLUSTER_REQUESTS, C
 
 /// What is known of a cluster.
 pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_>) -> Result<ClusterState, Error> {
-    let stores: Vec<Store> = own.sources.iter().filter_map(|source| Store::open(Path::new(source)).ok()).collect();
+    let mut stores = Vec::new();
+    for source in own.sources.iter().map(Path::new).filter(|source| Store::is_store(source)) {
+        // Its roll-ups may be readable all the same.
+        match Store::open(source) {
+            Ok(store) => stores.push(store),
+            Err(error) => context.lost(error)?,
+        }
+    }
     let (mut load, found) = match Load::look(&own.sources, asked.bounds, context) {
         Ok(looked) => looked,
         // A store may hold series alone.
