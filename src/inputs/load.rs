@@ -35,11 +35,7 @@ use crate::model::units::duration;
 use crate::sources::audit::settle;
 use crate::sources::find;
 use crate::sources::found::Discovery;
-#[cfg(feature = "history")]
-use crate::sources::open::Place;
 use crate::sources::open::SourceError;
-#[cfg(feature = "history")]
-use crate::sources::rolled;
 use crate::sources::wanted::Wanted;
 use crate::sources::{cgroup, objects::captures};
 use std::path::Path;
@@ -370,16 +366,13 @@ pub(crate) fn episodes(
     Ok((heaviest.into_iter().chain(episodes).collect(), load.clusters))
 }
 
-/// When what was found ends: by the ends of logs and what manifests say, without reading it.
+/// When what was found ends: by the ends of logs, the times of pages and what roll-ups say of themselves; nothing is
+/// read for it.
 #[cfg(feature = "history")]
 pub(crate) fn end(found: &Discovery) -> Option<Micros> {
-    let of_file = |file: &crate::sources::open::Source, is_rolled: bool| match &file.place {
-        Place::File(path) if is_rolled => rolled::open(path).ok()?.manifest.last,
-        _ => file.tail_times(usize::MAX).into_iter().chain(file.head_times(usize::MAX)).max(),
-    };
-    let logs = found.streams.iter().flat_map(|own| own.files.iter().map(|file| of_file(file, own.is_rolled())));
-    let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| Some(page.at));
-    logs.chain(pages).flatten().max()
+    let logs = settle::rough_ends(&found.streams).map(|(_, last)| last);
+    let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at);
+    pages.chain(logs).chain(found.rolled_to).max()
 }
 
 /// A dangerous operation that was done, as a cause.

@@ -45,6 +45,8 @@ pub struct Discovery {
     pub pages: Vec<PageFolder>,
     /// Dump pages of API Priority and Fairness, by folder.
     pub dumps: Vec<PageFolder>,
+    /// The last `at` of the stored roll-ups among them.
+    pub rolled_to: Option<Micros>,
     /// etcd's databases.
     pub databases: Vec<Source>,
     /// The bundle's description, from the first `bundle.yaml` that was met.

@@ -84,6 +84,7 @@ fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[(Stre
         return;
     }
     found.bundle = found.bundle.take().or(rolled.manifest.bundle);
+    found.rolled_to = found.rolled_to.max(last);
     let streams = rolled.manifest.streams;
     let rolled = Some(rolled.manifest.tile_seconds * SECOND);
     for stored in streams {

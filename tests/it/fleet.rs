@@ -1,7 +1,7 @@
 //! `plimsoll fleet`: each row says what the commands and the raw data of its cluster say, in each form that sources
 //! have.
 
-use crate::support::{feed, folder, plimsoll, python, root, sample, write};
+use crate::support::{feed, folder, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -251,4 +251,26 @@ fn those_in_trouble_come_first_and_fail_a_pipeline() {
     let prints: BTreeSet<&str> =
         twice["findings"].as_array().unwrap().iter().map(|own| own["fingerprint"].as_str().unwrap()).collect();
     assert_eq!(prints.len(), twice["findings"].as_array().unwrap().len());
+}
+
+#[test]
+fn a_clock_that_was_wrong_does_not_move_the_day_that_is_looked_at() {
+    let home = folder();
+    let raw = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
+    let last = raw.lines().last().unwrap();
+    let at = |year: &str| last.replace("2026-11-20T", &format!("{year}-11-20T"));
+    // At its ends, where the time that it covers is looked for.
+    let log = write(home.path(), "odd/audit.log", format!("{}\n{raw}{}\n", at("1970"), at("2099")));
+    let ran = plimsoll(&["fleet", &log, "-o", "json"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let all: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let plain = write(home.path(), "plain/audit.log", &raw);
+    let plain = document(&[&plain]);
+    let (odd, plain) = (&all["rows"][0], &plain["rows"][0]);
+    for field in
+        ["slo_left", "outages", "incidents", "surges", "top_client", "top_client_share", "looked_at_to", "cluster_rps"]
+    {
+        assert_eq!(odd[field], plain[field], "{field}");
+    }
+    assert!(odd["top_client"].is_string() && number(&odd["slo_left"]) <= 1.0, "{odd}");
 }

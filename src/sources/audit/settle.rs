@@ -14,7 +14,7 @@ const MIN_EVENTS: usize = 3;
 const ONCE: Micros = 36 * MAX_DURATION;
 
 /// First and last instant.
-type Stretch = (Micros, Micros);
+pub type Stretch = (Micros, Micros);
 
 /// Runs `attempt` over the logs with what is stray set aside: once, or twice where the ends of the files misled. Only
 /// times within `since` and `until` are judged.
@@ -79,6 +79,11 @@ pub fn span(streams: &[LogStream]) -> Option<Micros> {
 
 /// The same, estimated where a file's end can't be looked at: as if it went on at the pace at which it begins.
 pub fn rough_span(streams: &[LogStream]) -> Option<Micros> {
+    rough_ends(streams).map(|(first, last)| last.saturating_sub(first)).filter(|span| *span > 0)
+}
+
+/// From when until when that is.
+pub fn rough_ends(streams: &[LogStream]) -> Option<Stretch> {
     let kept = guess(streams);
     let mut all: Option<Stretch> = None;
     for file in streams.iter().flat_map(|stream| &stream.files) {
@@ -90,7 +95,7 @@ pub fn rough_span(streams: &[LogStream]) -> Option<Micros> {
             if file.is_seekable() { last } else { last.saturating_add((last - first).saturating_mul(heads as Micros)) };
         all = together(all, Some((first, last)));
     }
-    all.map(|(first, last)| last.saturating_sub(first)).filter(|span| *span > 0)
+    all
 }
 
 /// How much longer logs are unpacked, about.
