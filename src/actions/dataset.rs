@@ -1,7 +1,7 @@
 //! Writing datasets (docs/dataset.md): Parquet files by cluster, date and hour, then the description that makes what
 //! was read part of the dataset. What a killed run leaves behind is removed by the next one, which reads it again.
 
-use super::fresh::{Fresh, folder as private_folder};
+use super::fresh::{Fresh, folder as private_folder, try_lock};
 use crate::model::dataset::{
     ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, EventColumn, Partition, SCHEMA,
 };
@@ -12,7 +12,8 @@ use polars::prelude::{
     StringChunkedBuilder, TimeUnit,
 };
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::collections::btree_map::Entry;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -38,14 +39,9 @@ impl DatasetWriter {
     pub fn begin(folder: &Path) -> io::Result<Self> {
         let about = folder.join(ABOUT);
         private_folder(&about)?;
-        let lock = File::options().create(true).append(true).open(about.join("lock"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another plimsoll writes to this dataset; wait until it is done"));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+        let Some(lock) = try_lock(&about.join("lock"))? else {
+            return Err(io::Error::other("another plimsoll writes to this dataset; wait until it is done"));
+        };
         let mut description = match fs::read(about.join(DESCRIPTION)) {
             Ok(text) => parsed(DESCRIPTION, &text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -55,10 +51,10 @@ impl DatasetWriter {
         };
         let mut added = BTreeMap::new();
         for entry in fs::read_dir(&about)? {
-            let path = entry?.path();
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
             if let Some(number) = number(&name) {
-                added.insert(number, parsed(&name, &fs::read(&path)?)?);
+                added.insert(number, parsed(&name, &fs::read(entry.path())?)?);
             }
         }
         let last = added.keys().last().copied().unwrap_or(0);
@@ -84,8 +80,8 @@ impl DatasetWriter {
             Err(error) => return Err(error),
         };
         for entry in entries {
-            let path = entry?.path();
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             if path.is_dir() {
                 self.clean(&path)?;
             } else if name.starts_with(".part-") || is_part(&name).is_some_and(|(log, from)| self.is_left(log, from)) {
@@ -229,23 +225,23 @@ impl DatasetPart {
         self.bytes = self.bytes.saturating_sub(bytes(&blocks));
         let frame = frame(&blocks)?;
         drop(blocks);
-        if !self.open.contains_key(partition) {
-            let folder = self.folder.join(partition.folder());
-            private_folder(&folder)?;
-            let fresh = Fresh::create(&folder.join(&self.name))?;
-            let file = File::options().write(true).open(fresh.path())?;
-            let about = vec![("plimsoll.schema".to_owned(), SCHEMA.to_owned())];
-            let parquet = ParquetWriter::new(BufWriter::new(file))
-                .with_compression(ParquetCompression::Zstd(None))
-                .with_key_value_metadata(Some(KeyValueMetadata::from_static(about)))
-                .batched(frame.schema())
-                .map_err(io::Error::other)?;
-            self.open.insert(partition.clone(), OpenFile { fresh, parquet });
-        }
-        match self.open.get_mut(partition) {
-            Some(open) => open.parquet.write_batch(&frame).map_err(io::Error::other),
-            None => Ok(()),
-        }
+        let open = match self.open.entry(partition.clone()) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => {
+                let folder = self.folder.join(partition.folder());
+                private_folder(&folder)?;
+                let fresh = Fresh::create(&folder.join(&self.name))?;
+                let file = File::options().write(true).open(fresh.path())?;
+                let about = vec![("plimsoll.schema".to_owned(), SCHEMA.to_owned())];
+                let parquet = ParquetWriter::new(BufWriter::new(file))
+                    .with_compression(ParquetCompression::Zstd(None))
+                    .with_key_value_metadata(Some(KeyValueMetadata::from_static(about)))
+                    .batched(frame.schema())
+                    .map_err(io::Error::other)?;
+                place.insert(OpenFile { fresh, parquet })
+            }
+        };
+        open.parquet.write_batch(&frame).map_err(io::Error::other)
     }
 
     /// All lines were taken: the files get their names.

@@ -16,6 +16,11 @@ impl Minor {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         Some(Self(digits.parse().ok()?))
     }
+
+    /// The version after it.
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 /// Who answers a LIST.

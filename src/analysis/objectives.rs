@@ -2,6 +2,7 @@
 //! many may miss that. (Source: kubernetes/community, sig-scalability/slos/api_call_latency.md.)
 
 use crate::analysis::rollup::Rollup;
+use crate::model::event::is_lasting;
 use crate::model::time::SECOND;
 use crate::model::uri::Scope;
 
@@ -10,9 +11,6 @@ pub const BUDGET: f64 = 0.01;
 
 /// Classes of requests, and the seconds within which these must be answered.
 pub const CLASSES: [(&str, u64); 4] = [("write", 1), ("read-object", 1), ("read-namespace", 30), ("read-cluster", 30)];
-
-/// Subresources whose requests last as long as clients like.
-pub const LONG_RUNNING: [&str; 5] = ["proxy", "exec", "attach", "log", "portforward"];
 
 /// Requests that an objective covers, and those that missed it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -33,7 +31,7 @@ impl SloCount {
 
 /// The class of a request as audit logs show it; none where no objective covers it.
 fn class(verb: &str, resource: &str, subresource: &str, scope: Scope) -> Option<&'static str> {
-    if resource.is_empty() || LONG_RUNNING.contains(&subresource) {
+    if resource.is_empty() || is_lasting(subresource.as_bytes()) {
         return None;
     }
     match (verb, scope) {

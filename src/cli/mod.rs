@@ -10,6 +10,7 @@ mod progress;
 pub mod repeat;
 mod settings;
 mod shared;
+mod side_by_side;
 mod silent;
 
 pub use context::Context;
@@ -23,4 +24,5 @@ pub use memory::{give_back, keep_little};
 pub use progress::Progress;
 pub use settings::{Cache, Settings, Shown};
 pub use shared::Shared;
+pub use side_by_side::side_by_side;
 pub use silent::silent;

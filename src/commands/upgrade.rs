@@ -51,7 +51,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let config = alerts::given(args.alerts.as_deref()).map_err(Error::usage)?;
     let mut found = found::find(&args.sources, Wanted::Both, context)?;
     let server = found.bundle.as_ref().and_then(|bundle| Minor::parse(&bundle.kubernetes_version));
-    let Some(to) = args.to.or_else(|| server.map(|Minor(minor)| Minor(minor.saturating_add(1)))) else {
+    let Some(to) = args.to.or_else(|| server.map(Minor::next)) else {
         return Err(Error::Usage(
             "--to VERSION is missing: no bundle.yaml beside the sources names the cluster's version; write --to 1.37"
                 .to_owned(),

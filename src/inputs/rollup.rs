@@ -153,18 +153,19 @@ impl<O: Observe> Worker for One<'_, O> {
 }
 
 /// Runs workers that borrow what they look for over logs, for a command that is never asked by another: with progress,
-/// and it is said what was lost.
-pub(crate) fn pass<W: Worker, S: Default>(
+/// and it is said what was lost. Where the ends of the logs misled, it begins once more.
+pub(crate) fn pass<W: Worker, S>(
     streams: Vec<LogStream>,
     selection: &Selection,
     make: impl Fn() -> W + Sync,
+    begin: impl Fn() -> S,
     take: impl Fn(&mut S, W::Batch),
     context: &mut Context<'_>,
 ) -> Result<(S, Outcome), Error> {
     log_question::only_logs(&streams, "this")?;
     let progress = log_question::progress(&streams, context);
     let (all, outcome) = settled(streams, (selection.since, selection.until), |streams| {
-        let mut all = S::default();
+        let mut all = begin();
         let (_, outcome) = pass::run(streams, context.settings.reading(), &progress, &make, |delivery| {
             if let Delivery::Block { batch, .. } = delivery {
                 take(&mut all, batch);

@@ -1,6 +1,7 @@
 //! Datasets: audit events as typed columns in Parquet, partitioned by cluster, date and hour (docs/dataset.md).
 
 use super::time::{Micros, SECOND, format};
+use super::uri::percent_encode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -163,19 +164,13 @@ impl Partition {
 }
 
 fn escaped(name: &str) -> String {
-    if name.is_empty() {
-        return NO_NAME.to_owned();
+    let text = percent_encode(name);
+    match text.strip_prefix('.') {
+        _ if text.is_empty() => NO_NAME.to_owned(),
+        // Not at the front: `..` and hidden folders.
+        Some(rest) => format!("%2E{rest}"),
+        None => text,
     }
-    let mut text = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => text.push(byte as char),
-            // Not at the front: `..` and hidden folders.
-            b'.' if !text.is_empty() => text.push('.'),
-            byte => text += &format!("%{byte:02X}"),
-        }
-    }
-    text
 }
 
 #[cfg(test)]

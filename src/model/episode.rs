@@ -18,6 +18,19 @@ pub enum Grade {
 }
 
 impl Grade {
+    /// All, the gravest first.
+    pub const ALL: [Self; 4] = [Self::Outage, Self::Incident, Self::Degraded, Self::Surge];
+
+    /// What several of it are called in JSON.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Outage => "outages",
+            Self::Incident => "incidents",
+            Self::Degraded => "degraded",
+            Self::Surge => "surges",
+        }
+    }
+
     /// Its name in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! One audit event: the fields the roll-up and the breakdown need, as found in a line.
 
 use crate::model::json::JsonStr;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, SECOND};
 use std::borrow::Cow;
 
 /// How much of a request the audit policy lets the log hold.
@@ -247,6 +247,15 @@ pub fn called(instance: &str) -> &str {
     if instance.is_empty() { "an apiserver without a name" } else { instance }
 }
 
+/// An event further behind the newest of its log is late.
+pub const LATE_BY: Micros = 5 * SECOND;
+
+/// Whether requests for a subresource last as long as their client likes, whatever the verb.
+#[inline]
+pub fn is_lasting(subresource: &[u8]) -> bool {
+    matches!(subresource, b"attach" | b"exec" | b"log" | b"portforward" | b"proxy")
+}
+
 impl<'a> Event<'a> {
     /// The agent's product: up to the first `/` or blank.
     #[inline]
@@ -282,7 +291,7 @@ impl<'a> Event<'a> {
     pub fn is_long_running(&self) -> bool {
         let sub = self.subresource.raw();
         matches!(self.verb.bytes().as_ref(), b"watch" | b"proxy")
-            || (!sub.is_empty() && matches!(sub, b"attach" | b"exec" | b"log" | b"portforward" | b"proxy"))
+            || (!sub.is_empty() && is_lasting(sub))
             || self.uri.raw().starts_with(b"/debug/pprof/")
     }
 }

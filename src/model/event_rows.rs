@@ -1,7 +1,8 @@
 //! Audit events as typed columns, block by block (docs/dataset.md).
 
 use super::dataset::{COUNTS, Partition};
-use super::time::{Micros, SECOND};
+use super::event::LATE_BY;
+use super::time::Micros;
 use std::collections::BTreeMap;
 
 /// Texts one behind the other; an empty one is none.
@@ -54,9 +55,6 @@ pub struct EventRows {
 const SEQ: usize = 9;
 const LATE: usize = 2;
 
-/// An event is late that lies more than this before one that the log had already.
-const LATE_BY: Micros = 5 * SECOND;
-
 impl EventRows {
     /// How many events.
     pub fn len(&self) -> usize {
@@ -105,6 +103,7 @@ impl EventBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::SECOND;
 
     #[test]
     fn what_depends_on_earlier_blocks_is_settled_in_their_order() {

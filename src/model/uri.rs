@@ -404,6 +404,19 @@ pub fn parameters(query: &str) -> Vec<(String, String)> {
     query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
 }
 
+/// A text as it stands in a URL: all but letters, digits and `-_.~` as `%XX`.
+pub fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            byte => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
 /// Resolves `%XX` and `+`; what is malformed stays as it is.
 fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {

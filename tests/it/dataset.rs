@@ -214,6 +214,21 @@ fn what_can_not_be_built_is_said() {
     lock.lock().unwrap();
     let ran = plimsoll(&["dataset", "build", &quiet, "--to", &path("busy")]);
     assert!(ran.code == Some(3) && ran.stderr.contains("another plimsoll"), "{}", ran.stderr);
+    // What a wrong clock dated is set aside, and it is said.
+    let odd = [1970, 2099].map(|year| {
+        let line =
+            String::from_utf8_lossy(&events).lines().last().unwrap().replace("2026-11-20T", &format!("{year}-11-20T"));
+        line + "\n"
+    });
+    let log = write(home.path(), "odd.log", [odd[0].as_bytes(), &events, odd[1].as_bytes()].concat());
+    let ran = plimsoll(&["dataset", "build", &log, "--to", &path("odd"), "-o", "json"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("odd.log"), "{}", ran.stderr);
+    let years: Vec<String> = files(&home.path().join("odd")).into_keys().collect();
+    assert!(!years.is_empty() && years.iter().all(|name| name.contains("date=2026-11-20")), "{years:?}");
+    // Nothing in a folder.
+    std::fs::create_dir(path("empty")).unwrap();
+    let ran = plimsoll(&["dataset", "build", &path("empty"), "--to", &path("none")]);
+    assert!(ran.code == Some(3) && !home.path().join("none").exists(), "{}", ran.stderr);
     // A cluster whose name climbs out of the folder stays in it.
     let mut event: Value = serde_json::from_slice(
         sample_bytes("quiet/audit/apiserver-0/audit.log.zst").split(|b| *b == b'\n').next().unwrap(),

@@ -8,23 +8,16 @@ Written from docs/dataset.md and docs/rollup.md without a look at the Rust; the 
 import collections
 import json
 import re
-import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 from urllib.parse import unquote_plus
 
 import duckdb
 
+from rollup import read_lines
+
 LONG_SUBRESOURCES = {"attach", "exec", "log", "portforward", "proxy"}
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def lines(path):
-    if not path.endswith(".zst"):
-        yield from open(path, "rb")
-        return
-    with subprocess.Popen(["zstd", "-dcq", path], stdout=subprocess.PIPE) as unpacked:
-        yield from unpacked.stdout
 
 
 def micros(text):
@@ -104,6 +97,10 @@ def length(line, key):
     return len(line[at:end].encode())
 
 
+def is_long_running(uri, verb, subresource):
+    return verb in ("watch", "proxy") or subresource in LONG_SUBRESOURCES or uri.startswith("/debug/pprof/")
+
+
 def row(line, event, cluster, instance, seq, late):
     ref, user, notes = event.get("objectRef") or {}, event.get("user") or {}, event.get("annotations") or {}
     uri, verb, stage, agent = event["requestURI"], event["verb"], event["stage"], event.get("userAgent", "")
@@ -112,7 +109,7 @@ def row(line, event, cluster, instance, seq, late):
     received = micros(event["requestReceivedTimestamp"]) if event.get("requestReceivedTimestamp") else None
     is_terminal = stage in ("ResponseComplete", "Panic")
     subresource = ref.get("subresource", "")
-    is_long = verb in ("watch", "proxy") or subresource in LONG_SUBRESOURCES or uri.startswith("/debug/pprof/")
+    is_long = is_long_running(uri, verb, subresource)
     took = max(at - received, 0) if is_terminal and received is not None else None
     spent = lambda *names: sum(go_micros(notes.get("apiserver.latency.k8s.io/" + name, "")) for name in names) or None
     body, size = event.get("responseObject"), lambda key, own: int(notes.get("plimsoll.io/" + key, own)) or None
@@ -152,8 +149,7 @@ def main():
         path, _, names = argument.partition("=")
         cluster, instance = names.split(",")
         latest = None
-        for seq, line in enumerate(lines(path)):
-            line = line.decode()
+        for seq, line in enumerate(read_lines(path)):
             event = json.loads(line)
             at = micros(event["stageTimestamp"])
             expected.append(row(line, event, cluster, instance, seq, latest is not None and at < latest - 5_000_000))
@@ -173,4 +169,5 @@ def main():
     print(json.dumps({"events": len(expected), "columns": len(names)}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,39 +4,20 @@
     fleet.py SINCE UNTIL FILE...      {"requests", "bad_least", "bad_most", "seconds": [[user, agent, server seconds, requests], ...]}
 
 Written from docs/commands/fleet.md and docs/rollup.md without a look at the Rust. Latencies are kept in buckets, a twentieth wide at most, so
-that how many requests took too long is known between two numbers. `.zst` is unpacked by the zstd command.
+that how many requests took too long is known between two numbers.
 """
 import json
-import subprocess
 import sys
 from datetime import datetime
 
+from dataset import LONG_SUBRESOURCES, is_long_running, scope
+from rollup import read_lines
+
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
-LONG_RUNNING = {"proxy", "exec", "attach", "log", "portforward"}
-
-
-def lines(path):
-    if not path.endswith(".zst"):
-        yield from open(path, "rb")
-        return
-    with subprocess.Popen(["zstd", "-dcq", path], stdout=subprocess.PIPE) as unpacked:
-        yield from unpacked.stdout
-
-
-def scope(uri, ref):
-    parts = [part for part in uri.split("?")[0].split("/") if part]
-    rest = parts[2:] if parts[:1] == ["api"] else parts[3:] if parts[:1] == ["apis"] else None
-    if not rest:
-        return "object" if ref.get("name") else "namespace" if ref.get("namespace") else "cluster"
-    if rest[0] in ("watch", "proxy"):
-        rest = rest[1:]
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
-        return "object" if len(rest) > 3 else "namespace"
-    return "object" if len(rest) > 1 else "cluster"
 
 
 def bound(verb, resource, subresource, where):
-    if not resource or subresource in LONG_RUNNING:
+    if not resource or subresource in LONG_SUBRESOURCES:
         return None
     if verb in WRITES:
         return 1.0
@@ -54,7 +35,7 @@ def main():
     requests = least = most = 0
     clients = {}
     for path in sys.argv[3:]:
-        for line in lines(path):
+        for line in read_lines(path):
             event = json.loads(line)
             if event["stage"] not in ("ResponseComplete", "Panic") or not since <= at(event["stageTimestamp"]) < until:
                 continue
@@ -66,9 +47,8 @@ def main():
             own = clients.setdefault((user, agent), [0.0, 0])
             subresource = ref.get("subresource", "")
             own[1] += 1
-            lasts = verb in ("watch", "proxy") or subresource in LONG_RUNNING or event["requestURI"].startswith("/debug/pprof/")
-            own[0] += 0 if lasts else took
-            limit = bound(verb, ref.get("resource", ""), subresource, scope(event["requestURI"], ref))
+            own[0] += 0 if is_long_running(event["requestURI"], verb, subresource) else took
+            limit = bound(verb, ref.get("resource", ""), subresource, scope(event["requestURI"], ref, verb))
             if limit is None:
                 continue
             requests += 1

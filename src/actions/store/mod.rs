@@ -15,7 +15,7 @@ pub use rollups::{Age, KeepRollups, Plan, RollupsWriter};
 pub use seal::{GRACE, Sealed, seal};
 
 use crate::sources::store::{LOCK, MARKER, ROLLUPS, Store, StoreError, VERSION};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
@@ -66,12 +66,7 @@ fn exclusive(store: &Store) -> Result<Option<File>, StoreError> {
 
 /// A lock of one's own on a file, which is made if need be; `None` while somebody else has one.
 fn try_lock(path: &Path) -> Result<Option<File>, StoreError> {
-    let file = OpenOptions::new().create(true).append(true).open(path).map_err(StoreError::io(path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(StoreError::io(path)(error)),
-    }
+    super::fresh::try_lock(path).map_err(StoreError::io(path))
 }
 
 /// Writes a small file as a whole.

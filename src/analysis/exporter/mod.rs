@@ -16,6 +16,7 @@ use crate::analysis::guard::Group;
 use crate::analysis::list_route::{Minor, list_kind};
 use crate::analysis::rollup::read::{TrafficRow, Who};
 use crate::analysis::rollup::{Fact, Rollup};
+use crate::model::event::is_lasting;
 use crate::model::exposed::{Exposed, Family};
 use crate::model::time::{Micros, SECOND};
 use serde::{Deserialize, Serialize};
@@ -180,7 +181,7 @@ impl Counters {
             "create" | "update" | "patch" | "delete" | "deletecollection" => "write",
             _ => return,
         };
-        let lasts = matches!(row.subresource, "attach" | "exec" | "log" | "portforward" | "proxy");
+        let lasts = is_lasting(row.subresource.as_bytes());
         if !lasts && !row.what.1.is_empty() {
             let latency = row.latency();
             let sum = self.sum(Counter::Durations, &[user, agent, op]);

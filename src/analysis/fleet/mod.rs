@@ -10,5 +10,8 @@ mod state;
 pub use recorded::Recorded;
 pub use state::{ClusterInput, ClusterState, Outlook, Usage};
 
+use crate::model::series::DAY;
+use crate::model::time::Micros;
+
 /// How long a cluster is looked at where nothing else is asked for: the last day of its data.
-pub const LOOKED_AT: crate::model::time::Micros = crate::model::series::DAY;
+pub const LOOKED_AT: Micros = DAY;

@@ -1,6 +1,6 @@
 //! Clients with the same faults on several clusters: what is mended once is mended everywhere.
 
-use super::state::ClusterState;
+use super::state::{ClusterState, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A client, and where it offends.
@@ -21,14 +21,14 @@ pub(super) struct Offender<'s> {
 
 /// Clients with findings on two clusters or more: those on most clusters first, then those that cost most.
 pub(super) fn offenders(clusters: &[ClusterState]) -> Vec<Offender<'_>> {
-    let mut all: BTreeMap<(&str, &str), Vec<(&ClusterState, &super::Usage)>> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, &str), Vec<(&ClusterState, &Usage)>> = BTreeMap::new();
     for cluster in clusters {
         for usage in cluster.clients.iter().flatten().filter(|usage| !usage.findings.is_empty()) {
             all.entry((&usage.who.0, &usage.who.1)).or_default().push((cluster, usage));
         }
     }
     // The same cluster may be named twice.
-    let names = |on: &[(&ClusterState, _)]| on.iter().map(|(own, _)| own.name.clone()).collect::<BTreeSet<_>>().len();
+    let names = |on: &[(&ClusterState, _)]| on.iter().map(|(own, _)| &own.name).collect::<BTreeSet<_>>().len();
     let mut offenders: Vec<Offender<'_>> =
         all.into_iter().filter(|(_, on)| names(on) > 1).map(|(who, on)| offender(who, on)).collect();
     offenders.sort_by(|a, b| {
@@ -39,7 +39,7 @@ pub(super) fn offenders(clusters: &[ClusterState]) -> Vec<Offender<'_>> {
     offenders
 }
 
-fn offender<'s>((user, agent): (&'s str, &'s str), mut on: Vec<(&'s ClusterState, &'s super::Usage)>) -> Offender<'s> {
+fn offender<'s>((user, agent): (&'s str, &'s str), mut on: Vec<(&'s ClusterState, &'s Usage)>) -> Offender<'s> {
     on.sort_by(|a, b| b.1.server_seconds.total_cmp(&a.1.server_seconds).then_with(|| a.0.name.cmp(&b.0.name)));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     on.iter().flat_map(|(_, usage)| &usage.findings).for_each(|id| *counts.entry(id.as_str()).or_default() += 1);

@@ -2,7 +2,7 @@
 
 use super::offenders::{Offender, offenders};
 use super::outliers::{Outlier, outliers};
-use super::state::{ClusterState, Outlook};
+use super::state::{ClusterState, Outlook, Usage};
 use crate::analysis::dims::short_user;
 use crate::analysis::incident::episodes;
 use crate::model::episode::Grade;
@@ -58,21 +58,14 @@ pub const FIELDS: [&str; 26] = [
     "problem",
 ];
 
-const GRADES: [Grade; 4] = [Grade::Outage, Grade::Incident, Grade::Degraded, Grade::Surge];
-
 fn cells(own: &ClusterState, input: &FleetInput) -> Vec<Value> {
-    let [outages, incidents, degraded, surges] = GRADES.map(|grade| Value::from(own.count(grade)));
+    let [outages, incidents, degraded, surges] = Grade::ALL.map(|grade| Value::from(own.count(grade)));
     let (limit_days, limit_name) = match &own.outlook {
         Outlook::Unknown => (Value::None, Value::None),
         Outlook::Far => (Value::None, format!("none within {}", duration(input.horizon)).as_str().into()),
-        // Of old data, what it said then lies in the past by now.
-        Outlook::At(name, at) => {
-            let end = own.span.map_or(input.now, |(_, to)| to);
-            (((at - end) as f64 / DAY as f64).max(0.0).into(), name.as_str().into())
-        }
+        Outlook::At(name, at) => ((left(own, *at, input) as f64 / DAY as f64).into(), name.as_str().into()),
     };
-    let all = own.server_seconds();
-    let heaviest = own.clients.as_ref().and_then(|all| all.first()).filter(|_| all > 0.0);
+    let heaviest = own.heaviest();
     let known = own.known();
     let unknown: Vec<&str> = known.iter().filter(|(_, is_known)| !is_known).map(|(name, _)| *name).collect();
     let time = |at: Option<Micros>| at.map_or(Value::None, |at| format(at).as_str().into());
@@ -90,8 +83,8 @@ fn cells(own: &ClusterState, input: &FleetInput) -> Vec<Value> {
         limit_days,
         limit_name,
         own.upgrade.map(|(_, clients)| clients).into(),
-        heaviest.map_or(Value::None, |own| Value::text(called(&own.who.0, &own.who.1))),
-        heaviest.map(|own| own.server_seconds / all).into(),
+        heaviest.map_or(Value::None, |(own, _)| Value::text(called(own))),
+        heaviest.map(|(_, share)| share).into(),
         (unknown.len() as f64 / known.len() as f64).into(),
         own.span.map_or(Value::None, |(_, to)| duration((input.now - to).max(0) / SECOND * SECOND).as_str().into()),
         Value::text(unknown.join(", ")),
@@ -106,7 +99,7 @@ fn cells(own: &ClusterState, input: &FleetInput) -> Vec<Value> {
     ]
 }
 
-/// What people are shown of a cluster; of the last ones only where a row has something.
+/// What people are shown of a cluster.
 const PEOPLE: [&str; 18] = [
     "cluster",
     "slo_left",
@@ -130,7 +123,7 @@ const PEOPLE: [&str; 18] = [
 /// Of these, those that are left out where no cluster has any; the source, where names are enough.
 const SOME: [&str; 3] = ["owner", "first_limit", "source"];
 
-/// The table for people: what a row tells, in fewer columns.
+/// The table for people: what a row shows, in fewer columns.
 fn for_people(clusters: &[ClusterState], rows: &[Vec<Value>], input: &FleetInput) -> Table {
     let of_field =
         |row: &[Value], field: &str| FIELDS.iter().position(|own| *own == field).map(|place| row[place].clone());
@@ -140,16 +133,11 @@ fn for_people(clusters: &[ClusterState], rows: &[Vec<Value>], input: &FleetInput
         let limit = match &own.outlook {
             Outlook::Unknown => Value::None,
             Outlook::Far => format!("none in {}", duration(input.horizon)).as_str().into(),
-            Outlook::At(name, at) => {
-                let days = (at - own.span.map_or(input.now, |(_, to)| to)).max(0) / DAY;
-                format!("{days} d: {name}").as_str().into()
-            }
+            Outlook::At(name, at) => format!("{} d: {name}", left(own, *at, input) / DAY).as_str().into(),
         };
-        let all = own.server_seconds();
-        let heaviest = own.clients.as_ref().and_then(|all| all.first()).filter(|_| all > 0.0);
-        let heaviest = heaviest.map_or(Value::None, |own| {
-            format!("{} {}", percent(own.server_seconds / all), called(&own.who.0, &own.who.1)).as_str().into()
-        });
+        let heaviest = own
+            .heaviest()
+            .map_or(Value::None, |(client, share)| format!("{} {}", percent(share), called(client)).as_str().into());
         PEOPLE
             .iter()
             .map(|field| match *field {
@@ -172,33 +160,32 @@ fn for_people(clusters: &[ClusterState], rows: &[Vec<Value>], input: &FleetInput
 /// `1 outage, 2 surges`; `none`; nothing where that could not be judged.
 fn in_words(own: &ClusterState) -> Option<String> {
     own.episodes.as_ref()?;
-    let all = [
-        ("outage", Grade::Outage),
-        ("incident", Grade::Incident),
-        ("degraded", Grade::Degraded),
-        ("surge", Grade::Surge),
-    ];
-    let words: Vec<String> = all
+    let words: Vec<String> = Grade::ALL
         .into_iter()
-        .filter_map(|(word, grade)| match own.count(grade).filter(|count| *count > 0)? {
-            count if grade == Grade::Degraded => Some(format!("{count} {word}")),
-            count => Some(counted(count, word)),
+        .filter_map(|grade| match (own.count(grade).filter(|count| *count > 0)?, grade) {
+            (count, Grade::Degraded) => Some(format!("{count} {}", grade.name())),
+            (count, _) => Some(counted(count, grade.name())),
         })
         .collect();
     Some(if words.is_empty() { "none".to_owned() } else { words.join(", ") })
 }
 
+/// How long it is from the end of a cluster's data until `at`: of old data, what it said then lies in the past by now.
+fn left(own: &ClusterState, at: Micros, input: &FleetInput) -> Micros {
+    (at - own.span.map_or(input.now, |(_, to)| to)).max(0)
+}
+
 /// A client in a word: its agent, or where that is empty its user.
-fn called(user: &str, agent: &str) -> String {
-    match (user, agent) {
-        (user, "") => user.to_owned(),
-        (_, agent) => agent.to_owned(),
+fn called(client: &Usage) -> &str {
+    match &client.who {
+        (user, agent) if agent.is_empty() => user,
+        (_, agent) => agent,
     }
 }
 
 /// Those in trouble first: by grade of the episodes, what is left of the error budget, how near a limit is.
 fn by_trouble(own: &ClusterState) -> (Reverse<[u64; 3]>, i64, i64, String) {
-    let [outages, incidents, degraded, _] = GRADES.map(|grade| own.count(grade).unwrap_or(0));
+    let [outages, incidents, degraded, _] = Grade::ALL.map(|grade| own.count(grade).unwrap_or(0));
     let left = own.slo.and_then(|slo| slo.left()).map_or(1_000, |left| (left * 1e3) as i64);
     let limit = match &own.outlook {
         Outlook::At(_, at) => *at,
@@ -261,7 +248,7 @@ fn of_outliers(outliers: &[Outlier<'_>]) -> Table {
     )
 }
 
-/// What was found: the episodes of each cluster, what an upgrade breaks, and clusters that differ.
+/// What was found: the episodes of each cluster, and clusters that differ.
 fn findings(clusters: &[ClusterState], outliers: &[Outlier<'_>]) -> Vec<Finding> {
     let mut all = Vec::new();
     for cluster in clusters {
@@ -312,13 +299,13 @@ fn lead(clusters: &[ClusterState], offenders: &[Offender<'_>]) -> Vec<String> {
     let mut sentences = vec![first + "."];
     let overspent = having(&|own| own.slo.and_then(|slo| slo.left()).is_some_and(|left| left < 0.0));
     let blocked = having(&|own| own.upgrade.is_some_and(|(_, clients)| clients > 0));
-    let near: Vec<&ClusterState> = clusters.iter().filter(|own| matches!(own.outlook, Outlook::At(..))).collect();
+    let near = having(&|own| matches!(own.outlook, Outlook::At(..)));
     let mut more = Vec::new();
     if overspent > 0 {
         more.push(format!("{overspent} above the error budget"));
     }
-    if !near.is_empty() {
-        more.push(format!("{} will reach a limit", near.len()));
+    if near > 0 {
+        more.push(format!("{near} will reach a limit"));
     }
     if blocked > 0 {
         more.push(format!("{blocked} with clients that the next version breaks"));
@@ -369,10 +356,7 @@ pub fn report(mut input: FleetInput) -> Report {
         ("clusters".to_owned(), Value::Count(input.clusters.len() as u64)),
         ("unread".to_owned(), Value::Count(input.clusters.iter().filter(|own| !own.problem.is_empty()).count() as u64)),
     ];
-    let by_grade = ["outages", "incidents", "degraded", "surges"]
-        .into_iter()
-        .zip(GRADES)
-        .map(|(name, grade)| (name.to_owned(), Value::Count(of(grade))));
+    let by_grade = Grade::ALL.map(|grade| (grade.plural().to_owned(), Value::Count(of(grade))));
     let others = [
         ("offenders".to_owned(), Value::Count(offenders.len() as u64)),
         ("outliers".to_owned(), Value::Count(outliers.len() as u64)),
@@ -382,13 +366,9 @@ pub fn report(mut input: FleetInput) -> Report {
         all.into_iter().filter(|own| !own.rows.is_empty()).collect()
     };
     let tables = with_rows(false);
-    let cut = |own: &Table| {
-        let mut own = own.clone();
-        own.rows.truncate(input.top.unwrap_or(usize::MAX));
-        own
-    };
     let people = std::iter::once(for_people(&input.clusters, &rows, &input)).chain(with_rows(true));
-    let people: Vec<Table> = people.map(|own| cut(&own)).collect();
+    let mut people: Vec<Table> = people.collect();
+    people.iter_mut().for_each(|own| own.rows.truncate(input.top.unwrap_or(usize::MAX)));
     let findings = findings(&input.clusters, &outliers);
     let grave = findings.iter().filter(|own| own.severity > Severity::Info).count();
     Report {

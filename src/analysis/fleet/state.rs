@@ -1,8 +1,7 @@
 //! What is known of one cluster.
 
 use super::recorded::Recorded;
-use crate::analysis::clients::detect::ClientFinding;
-use crate::analysis::clients::detect::is_about;
+use crate::analysis::clients::detect::{ClientFinding, is_about};
 use crate::analysis::clients::{Clients, Profile};
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::facts::Facts;
@@ -115,7 +114,7 @@ impl ClusterState {
                 first.map_or(Outlook::Far, |(name, at)| Outlook::At(name, at))
             }
         };
-        let to = input.to.or_else(|| Minor::parse(&version).map(|Minor(minor)| Minor(minor.saturating_add(1))));
+        let to = input.to.or_else(|| Minor::parse(&version).map(Minor::next));
         let sees_calls = rollup.is_some() || facts.has_requests();
         let upgrade = to.filter(|_| sees_calls).map(|to| {
             let calls = upgrade::calls(rollup, facts, to);
@@ -169,6 +168,13 @@ impl ClusterState {
             ("upgrade", self.upgrade.is_some()),
             ("clients", self.clients.is_some()),
         ]
+    }
+
+    /// The client with most server time, and its share of that of all.
+    pub fn heaviest(&self) -> Option<(&Usage, f64)> {
+        let all = self.server_seconds();
+        let first = self.clients.as_ref()?.first().filter(|_| all > 0.0)?;
+        Some((first, first.server_seconds / all))
     }
 
     /// Server time of all clients.

@@ -41,16 +41,11 @@ pub fn report(episodes: &[Episode]) -> Report {
     Report {
         schema: SCHEMA.to_owned(),
         lead: std::iter::once(lead).chain(episodes.iter().map(line)).collect(),
-        totals: [
-            ("outages", Grade::Outage),
-            ("incidents", Grade::Incident),
-            ("degraded", Grade::Degraded),
-            ("surges", Grade::Surge),
-        ]
-        .map(|(name, grade)| (name.to_owned(), Value::Count(of(grade))))
-        .into_iter()
-        .chain([("ongoing".to_owned(), Value::Count(ongoing))])
-        .collect(),
+        totals: Grade::ALL
+            .map(|grade| (grade.plural().to_owned(), Value::Count(of(grade))))
+            .into_iter()
+            .chain([("ongoing".to_owned(), Value::Count(ongoing))])
+            .collect(),
         people: Some(Vec::new()),
         findings: episodes.iter().map(finding).collect(),
         findings_shown: Some(0),

@@ -1,6 +1,7 @@
 //! What the judge reads: requests by time, caller and kind, whatever they were counted from.
 
 use crate::model::cause::Source;
+use crate::model::event::is_lasting;
 use crate::model::time::{Micros, SECOND, Span};
 
 /// Who asks: user (all kubelets are one) and agent; both empty where the source does not say.
@@ -152,7 +153,7 @@ pub enum Class {
 impl Class {
     /// Of a kind of request.
     pub fn of([verb, _, resource, subresource]: &Kind) -> Self {
-        let is_long = matches!(subresource.as_str(), "attach" | "exec" | "log" | "portforward" | "proxy");
+        let is_long = is_lasting(subresource.as_bytes());
         match verb.as_str() {
             verb if is_long_running(verb) => Self::Long,
             _ if is_long => Self::Long,

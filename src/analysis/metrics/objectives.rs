@@ -3,7 +3,8 @@
 use super::catalogue::{Metric, Part};
 use super::facts::{Fact, Facts};
 use super::glance::Class;
-use crate::analysis::objectives::{CLASSES, LONG_RUNNING, SloCount};
+use crate::analysis::objectives::{CLASSES, SloCount};
+use crate::model::event::is_lasting;
 
 /// Requests of a class, and those that missed its objective; `None` where pages do not show it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +32,7 @@ pub(super) fn missed(facts: &Facts) -> Vec<Missed> {
     }
     let class = |fact: &Fact| {
         let label = |at: usize| facts.text(fact.labels[at]);
-        if LONG_RUNNING.contains(&label(4)) {
+        if is_lasting(label(4).as_bytes()) {
             return None;
         }
         match (Class::of(facts, fact)?, label(5)) {

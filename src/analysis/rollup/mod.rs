@@ -44,6 +44,7 @@ pub use tiles::tile_for;
 
 use crate::analysis::pending::{Pending, Start, Started};
 use crate::analysis::repeated::IdSample;
+use crate::model::event::LATE_BY;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND, together};
 use clients::Clients;
@@ -61,9 +62,6 @@ use std::cmp::Ordering;
 use steps::{Long, Steps};
 use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
 use writers::Writers;
-
-/// An event further behind the newest of its stream is late.
-const SLACK: Micros = 5 * SECOND;
 
 /// Notable events kept.
 const MAX_NOTABLE: usize = 50_000;
@@ -219,7 +217,7 @@ impl Part {
         for index in 0..block.observations.len() {
             let at = block.observations[index].at;
             self.span = together(self.span, Some((at, at)));
-            let late = newest != Micros::MIN && at < newest - SLACK;
+            let late = newest != Micros::MIN && at < newest - LATE_BY;
             newest = newest.max(at);
             self.streams[stream].first = self.streams[stream].first.min(at);
             if let Some(steps) = &mut self.steps {
@@ -262,15 +260,15 @@ impl Part {
     fn release(&mut self) {
         let open = self.streams.iter().filter(|stream| !stream.done);
         let Some(bound) =
-            open.map(|stream| stream.newest.saturating_sub(SLACK)).min().filter(|bound| *bound > self.released)
+            open.map(|stream| stream.newest.saturating_sub(LATE_BY)).min().filter(|bound| *bound > self.released)
         else {
             return;
         };
         self.count_waiting(bound);
         self.released = bound;
         let newest = self.streams.iter().map(|stream| stream.newest).max().unwrap_or(Micros::MIN);
-        if bound.min(newest.saturating_sub(SLACK)) > self.last_closed.saturating_add(SECOND) {
-            self.close(bound.min(newest.saturating_sub(SLACK)));
+        if bound.min(newest.saturating_sub(LATE_BY)) > self.last_closed.saturating_add(SECOND) {
+            self.close(bound.min(newest.saturating_sub(LATE_BY)));
         }
     }
 

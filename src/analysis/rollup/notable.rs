@@ -1,6 +1,6 @@
 //! Dangerous operations: which events are kept in full (docs/rollup.md, "notable").
 
-use crate::model::event::Timed;
+use crate::model::event::{Timed, is_lasting};
 use crate::model::json::cut;
 use crate::model::time::Micros;
 use hashbrown::HashMap;
@@ -112,7 +112,7 @@ impl Notable {
     /// Whether it lasts as long as its client likes.
     pub fn is_long_running(&self) -> bool {
         matches!(self.verb.as_str(), "watch" | "proxy")
-            || matches!(self.subresource.as_str(), "attach" | "exec" | "log" | "portforward" | "proxy")
+            || is_lasting(self.subresource.as_bytes())
             || self.uri.starts_with("/debug/pprof/")
     }
 

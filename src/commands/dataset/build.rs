@@ -1,6 +1,6 @@
 //! `plimsoll dataset build`: from audit logs to a dataset, exactly once.
 
-use crate::actions::dataset::{DatasetWriter, ReadyBatch, Written};
+use crate::actions::dataset::{DatasetPart, DatasetWriter, ReadyBatch, Written};
 use crate::analysis::dataset::RowReader;
 use crate::cli::{Context, Error, FailOn};
 use crate::inputs::selection::Selection;
@@ -16,9 +16,9 @@ use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Place, Source};
 use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::wanted::Wanted;
-use std::cell::RefCell;
+use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `plimsoll dataset build`.
 #[derive(Debug, clap::Args)]
@@ -76,9 +76,8 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(file) = found.streams.iter().filter(|own| own.is_rolled()).flat_map(|own| &own.files).next() {
         return Err(Error::Usage(format!("{}: a roll-up holds no single events; give the log itself", file.path)));
     }
-    let failed = |error: io::Error| Error::Input(format!("{}: {error}", args.to.display()));
-    let mut writer = DatasetWriter::begin(&args.to).map_err(failed)?;
-    let mut added = Added::default();
+    let writer = DatasetWriter::begin(&args.to).map_err(|error| failed(&args.to.display(), &error))?;
+    let mut building = Building { to: &args.to, writer, added: Added::default() };
     for stream in found.streams {
         if let Some(file) = stream.files.iter().find(|file| !matches!(file.place, Place::File(_))) {
             let why = "a dataset is built from files, so that nothing is in it twice; write it to a file";
@@ -87,15 +86,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // Late is what lies before what the files before it had already.
         let mut latest = Micros::MIN;
         for unit in units(stream) {
-            add(unit, &mut latest, &mut writer, &mut added, context).map_err(|error| match error {
-                Failure::Command(error) => error,
-                Failure::Read(path, error) => Error::Input(format!("{path}: {error}")),
-                Failure::Write(error) => failed(error),
-            })?;
+            building.add(unit, &mut latest, context)?;
         }
     }
-    writer.fold().map_err(failed)?;
-    context.print(&report(added, args), FailOn::Never)
+    building.writer.fold().map_err(|error| building.unwritten(&error))?;
+    context.print(&report(building.added, args), FailOn::Never)
+}
+
+fn failed(place: &dyn Display, error: &io::Error) -> Error {
+    Error::Input(format!("{place}: {error}"))
 }
 
 /// What is read and added at once: file by file, but files that may hold copies of each other's events together.
@@ -106,14 +105,6 @@ fn units(stream: LogStream) -> Vec<LogStream> {
     let LogStream { stream: name, files, kept, has_copies, rolled } = stream;
     let of_one = |file| LogStream { stream: name.clone(), files: vec![file], kept: kept.clone(), has_copies, rolled };
     files.into_iter().map(of_one).collect()
-}
-
-/// Why logs could not be added.
-enum Failure {
-    Command(Error),
-    /// The path of the log.
-    Read(String, io::Error),
-    Write(io::Error),
 }
 
 /// A log that has something new.
@@ -128,83 +119,113 @@ struct Gained {
     end: End,
 }
 
-/// Adds what logs have that the dataset has not.
-fn add(
-    unit: LogStream,
-    latest: &mut Micros,
-    writer: &mut DatasetWriter,
-    added: &mut Added,
-    context: &mut Context<'_>,
-) -> Result<(), Failure> {
-    let (mut gained, mut sources): (Vec<Gained>, Vec<Source>) = (Vec::new(), Vec::new());
-    for file in &unit.files {
-        let named = identity(file).map_err(|error| Failure::Command(Error::Input(error.to_string())))?;
-        // Of copies of one log that lie side by side, packed and not, the first is read.
-        let Some(log) = named.filter(|log| gained.iter().all(|own| own.log != *log)) else { continue };
-        let before = writer.log(&log).cloned().unwrap_or_default();
-        *latest = before.latest.max(*latest);
-        let packed = (file.packing != Packing::None).then_some(file.size);
-        let is_known = packed.is_some() && before.packed == packed;
-        let new = if is_known { Ok(None) } else { piece(file, before.to) };
-        match new.map_err(|error| Failure::Read(file.path.clone(), error))? {
-            Some(Piece { source, end }) => {
-                sources.push(source);
-                gained.push(Gained { log, before, path: file.path.clone(), packed, end });
-            }
-            None => {
-                added.known += 1;
-                if packed.is_some() && !is_known {
-                    writer.commit([(log, DatasetLog { packed, ..before })]).map_err(Failure::Write)?;
+/// What blocks of logs come to.
+struct Taken {
+    part: DatasetPart,
+    /// Events of the first log, those of earlier runs included, and the latest `at` so far.
+    events: u64,
+    latest: Micros,
+    /// What went wrong with writing.
+    result: io::Result<()>,
+}
+
+impl Taken {
+    fn take(&mut self, mut batch: ReadyBatch) {
+        batch.batch.settle(&mut self.events, &mut self.latest);
+        if self.result.is_ok() {
+            self.result = self.part.take(batch);
+        }
+    }
+}
+
+/// A dataset that is added to.
+struct Building<'a> {
+    to: &'a Path,
+    writer: DatasetWriter,
+    added: Added,
+}
+
+impl Building<'_> {
+    fn unwritten(&self, error: &io::Error) -> Error {
+        failed(&self.to.display(), error)
+    }
+
+    /// Adds what logs have that the dataset has not.
+    fn add(&mut self, unit: LogStream, latest: &mut Micros, context: &mut Context<'_>) -> Result<(), Error> {
+        let (gained, sources) = self.gained(&unit.files, latest)?;
+        let Some(Gained { log, before, .. }) = gained.first() else { return Ok(()) };
+        let (cluster, instance) = (unit.stream.cluster.clone(), unit.stream.instance.clone());
+        let (writer, latest_before) = (&self.writer, *latest);
+        let begin = || Taken {
+            part: writer.part(log, before.to),
+            events: before.events,
+            latest: latest_before,
+            result: Ok(()),
+        };
+        let make = || Rows { reader: RowReader::default(), log };
+        let stream = LogStream { files: sources, ..unit };
+        let (taken, outcome) = rollup::pass(vec![stream], &Selection::default(), make, begin, Taken::take, context)?;
+        let new = taken.events - before.events;
+        *latest = taken.latest;
+        let written = taken.result.and_then(|()| taken.part.finish()).map_err(|error| self.unwritten(&error))?;
+        let coverage: Coverage = outcome.total();
+        let added = &mut self.added;
+        added.written.files += written.files;
+        added.written.bytes += written.bytes;
+        added.events += new;
+        added.logs += gained.len() as u64;
+        added.span = together(added.span, coverage.first.zip(coverage.last));
+        let mut read = Vec::new();
+        // All events of files that were read together count for the first.
+        for (place, (own, input)) in gained.into_iter().zip(outcome.inputs).enumerate() {
+            let Gained { log, before, path, packed, end } = own;
+            let to = end.at();
+            let log_after = DatasetLog {
+                path: path.clone(),
+                cluster: cluster.clone(),
+                instance: instance.clone(),
+                to,
+                packed,
+                events: before.events + if place == 0 { new } else { 0 },
+                skipped: before.skipped + input.skipped,
+                latest: *latest,
+            };
+            // What was read of it, unpacked.
+            added.inputs.push(InputReport { path, bytes: to.saturating_sub(before.to), ..input });
+            read.push((log, log_after));
+        }
+        self.writer.commit(read).map_err(|error| self.unwritten(&error))
+    }
+
+    /// The logs among these files that have something new, and what that is; `latest` becomes what the dataset knows of
+    /// them.
+    fn gained(&mut self, files: &[Source], latest: &mut Micros) -> Result<(Vec<Gained>, Vec<Source>), Error> {
+        let (mut gained, mut sources): (Vec<Gained>, Vec<Source>) = (Vec::new(), Vec::new());
+        for file in files {
+            let named = identity(file).map_err(|error| Error::Input(error.to_string()))?;
+            // Of copies of one log that lie side by side, packed and not, the first is read.
+            let Some(log) = named.filter(|log| gained.iter().all(|own| own.log != *log)) else { continue };
+            let before = self.writer.log(&log).cloned().unwrap_or_default();
+            *latest = before.latest.max(*latest);
+            let packed = (file.packing != Packing::None).then_some(file.size);
+            let is_known = packed.is_some() && before.packed == packed;
+            let new = if is_known { Ok(None) } else { piece(file, before.to) };
+            match new.map_err(|error| failed(&file.path, &error))? {
+                Some(Piece { source, end }) => {
+                    sources.push(source);
+                    gained.push(Gained { log, before, path: file.path.clone(), packed, end });
+                }
+                None => {
+                    self.added.known += 1;
+                    if packed.is_some() && !is_known {
+                        let whole = [(log, DatasetLog { packed, ..before })];
+                        self.writer.commit(whole).map_err(|error| self.unwritten(&error))?;
+                    }
                 }
             }
         }
+        Ok((gained, sources))
     }
-    let Some(Gained { log, before, .. }) = gained.first() else { return Ok(()) };
-    let part = RefCell::new((writer.part(log, before.to), Ok(())));
-    let (events, last) = (RefCell::new(before.events), RefCell::new(*latest));
-    let (cluster, instance) = (unit.stream.cluster.clone(), unit.stream.instance.clone());
-    let take = |(): &mut (), mut batch: ReadyBatch| {
-        batch.batch.settle(&mut events.borrow_mut(), &mut last.borrow_mut());
-        let (part, result) = &mut *part.borrow_mut();
-        if result.is_ok() {
-            *result = part.take(batch);
-        }
-    };
-    let make = || Rows { reader: RowReader::default(), log };
-    let stream = LogStream { files: sources, ..unit };
-    let ((), outcome) =
-        rollup::pass(vec![stream], &Selection::default(), make, take, context).map_err(Failure::Command)?;
-    let (part, result) = part.into_inner();
-    result.map_err(Failure::Write)?;
-    let written = part.finish().map_err(Failure::Write)?;
-    let new = events.into_inner() - before.events;
-    added.written.files += written.files;
-    added.written.bytes += written.bytes;
-    added.events += new;
-    added.logs += gained.len() as u64;
-    let coverage: Coverage = outcome.total();
-    added.span = together(added.span, coverage.first.zip(coverage.last));
-    *latest = last.into_inner();
-    let mut read = Vec::new();
-    // All events of files that were read together count for the first.
-    for (place, (own, input)) in gained.into_iter().zip(outcome.inputs).enumerate() {
-        let Gained { log, before, path, packed, end } = own;
-        let to = end.at();
-        let log_after = DatasetLog {
-            path: path.clone(),
-            cluster: cluster.clone(),
-            instance: instance.clone(),
-            to,
-            packed,
-            events: before.events + if place == 0 { new } else { 0 },
-            skipped: before.skipped + input.skipped,
-            latest: *latest,
-        };
-        // What was read of it, unpacked.
-        added.inputs.push(InputReport { path, bytes: to.saturating_sub(before.to), ..input });
-        read.push((log, log_after));
-    }
-    writer.commit(read).map_err(Failure::Write)
 }
 
 fn report(added: Added, args: &Args) -> Report {

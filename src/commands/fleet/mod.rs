@@ -6,15 +6,12 @@ mod sources;
 use crate::analysis::fleet::ClusterState;
 use crate::analysis::fleet::report::{FIELDS, FleetInput, report};
 use crate::analysis::list_route::Minor;
-use crate::cli::{Context, Error, FailOn, Progress, Settings, TimeFlags, silent};
+use crate::cli::{Context, Error, FailOn, Settings, TimeFlags, side_by_side, silent};
 use crate::inputs::found;
 use crate::model::input::InputReport;
 use crate::model::question::{self, Bounds};
 use crate::model::time::Micros;
-use crate::sources::watcher::Watcher as _;
 use sources::NamedCluster;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Arguments of `plimsoll fleet`.
 #[derive(Debug, clap::Args)]
@@ -93,28 +90,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 
 /// Reads all clusters, several at a time.
 fn read_all(named: &[NamedCluster], asked: &Bounded, context: &Context<'_>) -> Vec<Outcome> {
-    let progress = Progress::count(named.len() as u64, "clusters", context.settings.progress);
     let workers = context.settings.threads.clamp(1, named.len().max(1));
     let mut settings = context.settings.clone();
     settings.threads = (context.settings.threads / workers).max(1);
-    let (next, now) = (AtomicUsize::new(0), context.io.now);
-    let done: Vec<OnceLock<Outcome>> = named.iter().map(|_| OnceLock::new()).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some((own, place)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    named.get(at).zip(done.get(at))
-                } {
-                    // Each place is set once, by whoever took its number.
-                    let _ = place.set(read_one(own, asked, &settings, now));
-                    progress.read(1);
-                }
-            });
-        }
-    });
-    progress.finish();
-    done.into_iter().filter_map(OnceLock::into_inner).collect()
+    let (now, shown) = (context.io.now, ("clusters", context.settings.progress));
+    side_by_side(named, workers, shown, |own| read_one(own, asked, &settings, now))
 }
 
 fn read_one(own: &NamedCluster, asked: &Bounded, settings: &Settings, now: Micros) -> Outcome {

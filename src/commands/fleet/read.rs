@@ -1,6 +1,5 @@
 //! Reads one cluster.
 
-use super::super::forecast;
 use super::Bounded;
 use super::sources::NamedCluster;
 use crate::analysis::clients::cost::{Metered, SizeContext};
@@ -10,8 +9,10 @@ use crate::analysis::incident::answers::Answers;
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::capacity;
 use crate::cli::{Context, Error};
+use crate::commands::forecast;
 use crate::inputs::load::{self, Load};
 use crate::model::cause::Source;
+use crate::model::forecast::Reached;
 use crate::model::names::{APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS, ETCD_DB};
 use crate::model::question;
 use crate::model::series::{DAY, Selector};
@@ -119,11 +120,7 @@ fn recorded(stores: &[Store], bounds: question::Bounds, context: &mut Context<'_
 }
 
 /// When limits of the cluster will be reached; `None` where nothing can be forecast.
-fn limits(
-    stores: &[Store],
-    asked: &Bounded,
-    context: &mut Context<'_>,
-) -> Option<Vec<(String, crate::model::forecast::Reached)>> {
+fn limits(stores: &[Store], asked: &Bounded, context: &mut Context<'_>) -> Option<Vec<(String, Reached)>> {
     if stores.is_empty() {
         return None;
     }

@@ -10,7 +10,7 @@ use crate::analysis::forecast::targets::{OBSERVED, targets};
 use crate::analysis::forecast::{Options, forecast};
 #[cfg(feature = "live")]
 use crate::cli::PrometheusFlags;
-use crate::cli::{Context, Error, FailOn, MomentFlags, Progress, TimeFlags, length_parser};
+use crate::cli::{Context, Error, FailOn, MomentFlags, TimeFlags, length_parser, side_by_side};
 use crate::model::forecast::{Forecast, Grid, Reached, Target};
 use crate::model::grid::History;
 use crate::model::names::CGROUP_MEMORY;
@@ -18,13 +18,10 @@ use crate::model::question;
 use crate::model::report::Report;
 use crate::model::series::{DAY, Series};
 use crate::model::time::{self, Micros};
-use crate::sources::watcher::Watcher as _;
 use crate::views::{Format, forecast_svg};
 use asked::{ForecastOptions, Season, Step};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Series that are drawn with -o svg where --chart says nothing.
 const PICTURES: usize = 6;
@@ -299,27 +296,12 @@ fn has_prometheus(_: &Args) -> bool {
 /// The future of each target, on all threads. Without `with_paths` the steps are dropped at once: of forty thousand
 /// series they are a gigabyte, and those few that are drawn are made again.
 fn forecast_all(targets: &[Target], options: &Options, with_paths: bool, context: &Context<'_>) -> Vec<Forecast> {
-    let progress = Progress::count(targets.len() as u64, "series", context.settings.progress);
-    let next = AtomicUsize::new(0);
-    let done: Vec<OnceLock<Forecast>> = targets.iter().map(|_| OnceLock::new()).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..context.settings.threads.min(targets.len()) {
-            scope.spawn(|| {
-                while let Some((target, place)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    targets.get(at).zip(done.get(at))
-                } {
-                    let mut forecast = forecast(&target.grid, target.limit, options);
-                    if !with_paths {
-                        forecast.path = Vec::new();
-                    }
-                    // Each place is set once, by whoever took its number.
-                    let _ = place.set(forecast);
-                    progress.read(1);
-                }
-            });
+    let shown = ("series", context.settings.progress);
+    side_by_side(targets, context.settings.threads, shown, |target| {
+        let mut forecast = forecast(&target.grid, target.limit, options);
+        if !with_paths {
+            forecast.path = Vec::new();
         }
-    });
-    progress.finish();
-    done.into_iter().map(|place| place.into_inner().unwrap_or_default()).collect()
+        forecast
+    })
 }

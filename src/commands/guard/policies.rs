@@ -215,7 +215,7 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         flush: Watch::flush,
     };
     let (Batch { mut requests, events, beyond }, outcome) =
-        rollup::pass(found.streams, &selection, make, Batch::take, context)?;
+        rollup::pass(found.streams, &selection, make, Batch::default, Batch::take, context)?;
     requests.sort_by(|a, b| (a.at, &a.audit_id).cmp(&(b.at, &b.audit_id)));
     let (known, database) = known(args, terms, &requests, context)?;
     let logged = outcome.total().within(since, until);

@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             event: Counter::event,
             flush: Counter::flush,
         };
-        let (counted, outcome) = rollup::pass(found.streams, &selection, make, Seen::merge, context)?;
+        let (counted, outcome) = rollup::pass(found.streams, &selection, make, Seen::default, Seen::merge, context)?;
         seen = counted;
         input.inputs.extend(outcome.inputs);
     }

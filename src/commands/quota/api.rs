@@ -44,7 +44,7 @@ pub(super) fn answer(question: &question::QuotaPropose, context: &mut Context<'_
         event: Observer::event,
         flush: Observer::flush,
     };
-    let (demands, outcome) = rollup::pass(found.streams, &selection, make, Demands::merge, context)?;
+    let (demands, outcome) = rollup::pass(found.streams, &selection, make, Demands::default, Demands::merge, context)?;
     let rows = api::propose(&demands, set, question.headroom, question.clients);
     let seats = question.server_seats.map_or(ServerSeats::Default, ServerSeats::Given);
     let levels = api::objects(&rows, set, seats.number()).map_err(|why| Error::Usage(why.to_string()))?;

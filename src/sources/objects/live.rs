@@ -2,6 +2,7 @@
 
 use crate::model::objects::Objects;
 use crate::model::problem::Problem;
+use crate::model::uri::percent_encode;
 use crate::sources::live::{Cluster, LiveError};
 use crate::sources::objects::read;
 
@@ -81,20 +82,6 @@ pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), 
 pub fn page_of(path: &str, token: Option<&str>) -> String {
     token.map_or_else(
         || format!("{path}?limit={PAGE}"),
-        |token| format!("{path}?limit={PAGE}&continue={}", escaped(token)),
+        |token| format!("{path}?limit={PAGE}&continue={}", percent_encode(token)),
     )
-}
-
-/// A token as it stands in a URL.
-fn escaped(token: &str) -> String {
-    token
-        .bytes()
-        .map(|byte| {
-            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-                char::from(byte).to_string()
-            } else {
-                format!("%{byte:02X}")
-            }
-        })
-        .collect()
 }
