@@ -274,3 +274,25 @@ fn a_clock_that_was_wrong_does_not_move_the_day_that_is_looked_at() {
     }
     assert!(odd["top_client"].is_string() && number(&odd["slo_left"]) <= 1.0, "{odd}");
 }
+
+#[test]
+fn what_only_metrics_show_to_break_counts_as_upgrade_counts_it() {
+    let home = folder();
+    let api = |group: &str, resource: &str| {
+        format!(
+            "apiserver_requested_deprecated_apis{{group=\"{group}\",removed_release=\"1.25\",resource=\"{resource}\",\
+             subresource=\"\",version=\"v1beta1\"}} 1\n"
+        )
+    };
+    let requests = "apiserver_request_total{code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",\
+                    resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"} 10\n";
+    let page = [requests, &api("policy", "poddisruptionbudgets"), &api("batch", "cronjobs")].concat();
+    write(home.path(), "metrics/apiserver-0/1795167907.txt", page);
+    let source = home.path().join("metrics").display().to_string();
+    let row = document(&[&source, "--to", "1.37"])["rows"][0].clone();
+    let ran = plimsoll(&["upgrade", &source, "--to", "1.37", "-o", "json"]);
+    let upgrade: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(upgrade["totals"]["breaks"], 2, "{upgrade}");
+    assert_eq!(row["blocked_clients"], upgrade["totals"]["clients_that_break"]);
+    assert_eq!(row["blocked_clients"], 1);
+}

@@ -8,7 +8,7 @@ use crate::analysis::metrics::facts::Facts;
 use crate::analysis::metrics::{capacity, objectives as paged};
 use crate::analysis::objectives::{self, SloCount};
 use crate::analysis::rollup::Rollup;
-use crate::analysis::upgrade::{self, Fate};
+use crate::analysis::upgrade;
 use crate::model::episode::{Episode, Grade};
 use crate::model::forecast::Reached;
 use crate::model::report::Severity;
@@ -118,13 +118,7 @@ impl ClusterState {
         let sees_calls = rollup.is_some() || facts.has_requests();
         let upgrade = to.filter(|_| sees_calls).map(|to| {
             let calls = upgrade::calls(rollup, facts, to);
-            let breaks = calls.iter().filter(|call| call.fate == Fate::Breaks);
-            // Who calls an API that only metrics show is not known: each such API counts for a client.
-            let who = |call: &upgrade::Call| match call.user.as_str() {
-                "" => (call.version.clone(), call.resource.clone()),
-                user => (user.to_owned(), call.agent.clone()),
-            };
-            (to, breaks.map(who).collect::<BTreeSet<_>>().len() as u64)
+            (to, upgrade::clients_that_break(calls.iter()).len() as u64)
         });
         let clients = clients.map(|(clients, findings)| usages(clients, findings));
         let nodes = capacity::nodes(facts).or_else(|| recorded.nodes()).or_else(|| rollup.and_then(kubelets));

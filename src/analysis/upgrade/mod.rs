@@ -140,6 +140,14 @@ pub fn calls(rollup: Option<&Rollup>, facts: &Facts, to: Minor) -> Vec<Call> {
     calls
 }
 
+/// Who makes calls that break: cluster, user and agent. What only metrics show is the calls of one that nobody names.
+pub fn clients_that_break<'c>(calls: impl Iterator<Item = &'c Call>) -> BTreeSet<[&'c str; 3]> {
+    calls
+        .filter(|call| call.fate == Fate::Breaks)
+        .map(|call| [call.cluster.as_str(), call.user.as_str(), call.agent.as_str()])
+        .collect()
+}
+
 fn instead(version: &str, resource: &str) -> &'static str {
     api(version, resource).map_or("", |Api { instead, .. }| instead)
 }

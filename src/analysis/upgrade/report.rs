@@ -1,12 +1,11 @@
 //! The report of `upgrade`.
 
-use super::{Call, Fate};
+use super::{Call, Fate, clients_that_break};
 use crate::analysis::list_route::Minor;
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{Span, format, second};
 use crate::model::units::counted;
-use std::collections::BTreeSet;
 
 /// What the report is made of.
 #[derive(Debug)]
@@ -69,11 +68,7 @@ fn finding(call: &Call, owner: &str, to: Minor, span: Span) -> Finding {
 pub fn report(input: UpgradeInput<'_>) -> Report {
     let UpgradeInput { calls, to, inputs, span, top } = input;
     let count = |fate: Fate| calls.iter().filter(|(call, _)| call.fate == fate).count() as u64;
-    let clients: BTreeSet<(&str, &str, &str)> = calls
-        .iter()
-        .filter(|(call, _)| call.fate == Fate::Breaks)
-        .map(|(call, _)| (call.cluster.as_str(), call.user.as_str(), call.agent.as_str()))
-        .collect();
+    let clients = clients_that_break(calls.iter().map(|(call, _)| *call));
     let time = |at: Option<i64>| at.map_or(Value::None, |at| Value::Text(format(at)));
     let row = |(call, owner): &(&Call, String)| -> Vec<Value> {
         vec![
