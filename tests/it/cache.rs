@@ -60,10 +60,12 @@ fn answer(ran: &Ran) -> Value {
     answer
 }
 
+/// Folders that count: whoever is killed between `entry.json` and the last renaming leaves a `making-…` that is whole.
 fn entries(cache: &Path) -> Vec<PathBuf> {
     let Ok(all) = fs::read_dir(cache) else { return Vec::new() };
     let paths = all.map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.join("entry.json").is_file()).collect()
+    let is_named = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("rollup-");
+    paths.filter(is_named).filter(|path| path.join("entry.json").is_file()).collect()
 }
 
 fn listed(cache: &Path) -> Value {
