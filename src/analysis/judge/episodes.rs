@@ -2,6 +2,7 @@
 
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
+use super::silences;
 use super::vitals::{Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -293,7 +294,7 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     draft.state = if draft.span.1 + draft.slack.min(OPEN) >= end { State::Ongoing } else { State::Ended };
     let seconds = |own: &Deviation| (own.span.1 - own.span.0) as f64 / SECOND as f64;
     let is_outage = |own: &Deviation| match own.signal {
-        Signal::Silence | Signal::WritesStop => true,
+        Signal::Silence | Signal::WritesStop => silences::is_felt(own, &draft.deviations, series),
         Signal::Errors => own.level >= OUTAGE_ERRORS && seconds(own) >= 10.0,
         _ => false,
     };

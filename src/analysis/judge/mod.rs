@@ -16,6 +16,7 @@ pub mod requests;
 pub mod rolled;
 pub mod series;
 pub mod signals;
+mod silences;
 mod slower;
 mod verdict;
 pub mod vitals;

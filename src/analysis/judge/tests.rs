@@ -202,6 +202,50 @@ fn an_apiserver_that_is_away_is_no_outage_and_a_store_that_stands_still_is() {
     assert_eq!((found.len(), found[0].grade), (1, Grade::Outage), "{found:?}");
 }
 
+/// Nothing of any apiserver: their logs are missing, unless clients fail, wait, or connect again afterwards.
+#[test]
+fn a_hole_in_the_logs_is_no_outage_unless_somebody_felt_it() {
+    let with = |after: fn(Cell) -> Cell| {
+        Made::new(60, move |tile, _, own| match tile {
+            20..32 => Cell { count: 0.0, ..own },
+            32..34 => after(own),
+            _ => own,
+        })
+    };
+    let found = judged(&with(|own| own), None);
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Degraded, (20, 32)), "{found:?}");
+    let found = judged(&with(|own| Cell { errors: own.count / 2.0, ..own }), None);
+    assert_eq!((found.len(), found[0].grade), (1, Grade::Outage), "{found:?}");
+    // Watches that start once they can.
+    let mut made = with(|own| own);
+    made.axes.kinds.push(["watch", "", "pods", ""].map(str::to_owned));
+    let watch = |count: f64| Cell { count, errors: 0.0, throttled: 0.0, seconds: 300.0 };
+    made.rows.extend((0..60).filter(|tile| !within(*tile)).map(|tile| (tile, (0, 4, 0), watch(2.0))));
+    assert_eq!(judged(&made, None)[0].grade, Grade::Degraded);
+    made.rows.push((32, (1, 4, 0), watch(40.0)));
+    assert_eq!(judged(&made, None)[0].grade, Grade::Outage);
+    // Pages that count on show that requests went on.
+    let pages = Paged(Made::new(60, |_, _, own| own));
+    let log = with(|own| own);
+    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[] };
+    assert_eq!(judge(&input).episodes.len(), 0);
+}
+
+/// The same from pages of metrics.
+struct Paged(Made);
+
+impl Requests for Paged {
+    fn source(&self) -> Source {
+        Source::Metrics
+    }
+    fn axes(&self) -> &Axes {
+        &self.0.axes
+    }
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        self.0.each(take);
+    }
+}
+
 #[test]
 fn an_apiserver_that_restarts_again_and_again_is_one_episode() {
     let away_in = |times: &'static [usize]| {

@@ -8,6 +8,7 @@ use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
+use super::silences::without_holes;
 use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -112,6 +113,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
     }
+    let mut all = without_holes(all, &series);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
     let mut drafts = without_recurring(episodes(all.clone(), &series, input.vitals));

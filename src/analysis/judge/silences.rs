@@ -1,0 +1,78 @@
+//! Whether a silence was felt: an apiserver that answers nobody, and a part of its log that is missing, look the same
+//! in that log. What follows tells them apart.
+
+use super::series::RequestSeries;
+use super::signals::{Deviation, Signal};
+use crate::model::cause::Source;
+use crate::model::time::{Micros, SECOND, Span};
+
+/// Within this time of its end clients have connected again, in µs.
+const RECONNECTS: Micros = 30 * SECOND;
+/// Clients that lost their connections start so many times the watches that are usual, and so many at least.
+const WATCHES_TIMES: f64 = 3.0;
+const MIN_WATCHES: f64 = 5.0;
+/// From this part of the usual rate on, requests go on.
+const GOES_ON: f64 = 0.5;
+/// So far from one another, a silence of all requests and one of writes begin and end together, in µs.
+const SAME: Micros = 10 * SECOND;
+
+/// Leaves out silences of an audit log during which pages count as many requests as usual: the log has a hole.
+pub(super) fn without_holes(all: Vec<Deviation>, series: &[RequestSeries]) -> Vec<Deviation> {
+    let of = |source: Source| series.iter().find(|own| own.source == source);
+    // Pages of more apiservers than there are logs of count requests to those without a log, too.
+    let pages = of(Source::Metrics)
+        .filter(|pages| of(Source::Audit).is_some_and(|log| pages.by_instance.len() <= log.by_instance.len().max(1)));
+    let goes_on = |own: &Deviation| pages.and_then(|pages| part_of_usual(pages, own.span)) >= Some(GOES_ON);
+    let is_hole = |own: &&Deviation| own.signal == Signal::Silence && own.source == Source::Audit && goes_on(own);
+    let holes: Vec<Span> = all.iter().filter(is_hole).map(|own| own.span).collect();
+    let is_in_hole = |own: &Deviation| {
+        own.source == Source::Audit && is_silence(&own.signal) && holes.iter().any(|hole| is_same(*hole, own.span))
+    };
+    all.into_iter().filter(|own| !is_in_hole(own)).collect()
+}
+
+/// Whether anything but the silence itself shows that requests were not answered: pages, or what clients do after it.
+pub(super) fn is_felt(own: &Deviation, others: &[Deviation], series: &[RequestSeries]) -> bool {
+    let silence = others.iter().find(|other| other.signal == Signal::Silence && is_same(other.span, own.span));
+    // Writes alone may stop, and reads show that the log goes on.
+    let Some(silence) = silence.filter(|silence| silence.source == Source::Audit) else { return true };
+    let pages = series.iter().find(|own| own.source == Source::Metrics);
+    if pages.and_then(|pages| part_of_usual(pages, silence.span)).is_some_and(|part| part < GOES_ON) {
+        return true;
+    }
+    let is_other = |other: &Deviation| other.signal.is_away() || other.signal.is_felt() && !is_silence(&other.signal);
+    others.iter().any(is_other) || series.iter().any(|own| reconnect(own, silence.span.1))
+}
+
+fn is_silence(signal: &Signal) -> bool {
+    matches!(signal, Signal::Silence | Signal::WritesStop)
+}
+
+fn is_same(a: Span, b: Span) -> bool {
+    (a.0 - b.0).abs() <= SAME && (a.1 - b.1).abs() <= SAME
+}
+
+/// Requests within a time by those that are usual; `None` where no interval lies wholly within it.
+fn part_of_usual(series: &RequestSeries, span: Span) -> Option<f64> {
+    let grid = series.grid;
+    let within = (0..series.tiles.len()).filter(|at| span.0 <= grid.start(*at) && grid.start(at + 1) <= span.1);
+    let (count, seconds) = within
+        .fold((0.0, 0.0), |(count, seconds), at| (count + series.tiles[at].all().requests, seconds + grid.seconds(at)));
+    (seconds > 0.0).then(|| count / (series.typical_rate() * seconds).max(1.0))
+}
+
+/// Whether many more watches than usual start when a silence has ended.
+fn reconnect(series: &RequestSeries, end: Micros) -> bool {
+    let grid = series.grid;
+    let (mut after, mut all, mut seconds) = (0.0, 0.0, [0.0; 2]);
+    for (at, tile) in series.tiles.iter().enumerate() {
+        all += tile.watches;
+        seconds[1] += grid.seconds(at);
+        if grid.start(at + 1) > end - grid.tile && grid.start(at) < end + RECONNECTS {
+            after += tile.watches;
+            seconds[0] += grid.seconds(at);
+        }
+    }
+    let usual = (all - after) / (seconds[1] - seconds[0]).max(1.0);
+    after >= MIN_WATCHES && after >= WATCHES_TIMES * usual * seconds[0]
+}
