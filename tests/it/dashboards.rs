@@ -1,6 +1,8 @@
 //! `plimsoll dashboards`: the folder `dashboards/` is what it writes; every panel answers on captured pages in a real
 //! Prometheus; every alert fires and stays silent where it should; Grafana's published schema takes the boards.
 
+use crate::lab::Lab;
+use crate::serve::Serving;
 use crate::support::{feed, folder, none, plimsoll, python, root, sample, write};
 use plimsoll::views::dashboards::metrics::METRICS;
 use plimsoll::views::dashboards::panel::{Panel, boards};
@@ -211,7 +213,9 @@ fn numbers(answer: &Value, labels: &[&str]) -> BTreeMap<String, f64> {
 fn every_panel_answers_on_captured_pages_and_numbers_are_those_of_a_second_count() {
     let home = folder();
     let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-    let file = write(home.path(), "questions.json", json!({"metrics": metrics, "queries": questions()}).to_string());
+    let page = exported("list-storm", home.path());
+    let asked = json!({"metrics": metrics, "queries": questions(), "exports": {"list-storm": page}});
+    let file = write(home.path(), "questions.json", asked.to_string());
     let versions = ["metrics-forms/v1.30", "metrics-forms/v1.33"];
     let bundles: Vec<String> = ["list-storm", "overload-restart", "controllers", "webhooks"]
         .iter()
@@ -297,6 +301,92 @@ fn every_panel_answers_on_captured_pages_and_numbers_are_those_of_a_second_count
         }
     }
     assert!(asked["counted"]["etcd-no-leader"]["burn"].as_f64().unwrap() > 1.0, "the outage shows");
+    shares_of_clients_are_those_of_the_log(answers, "list-storm");
+}
+
+/// What `plimsoll serve` exports of a sample's logs as if they were of now, beside a live cluster and a store with a
+/// history; the file of the page.
+fn exported(name: &str, home: &Path) -> String {
+    let path = |name: &str| home.join(name).to_str().unwrap().to_owned();
+    oracle(&["shift".to_owned(), sample(name), path("logs")]);
+    let page = sample("quiet/metrics/apiserver-0/1795167937.txt.zst");
+    let lab = Lab::start(&[&page, &page]);
+    let alerts = "channels:\n  out: {stdout: {}}\ndefault: {channels: [out]}\n\
+                  owners:\n- {name: storage, namespaces: ['*']}\n";
+    let alerts = write(home, "alerts.yaml", alerts);
+    let now = jiff::Timestamp::now().as_second() / 3600 * 3600;
+    let mut csv = String::from("name,namespace,resourcequota,resource,type,time,value\n");
+    for hour in 0..240_i64 {
+        let at = now - (239 - hour) * 3600;
+        csv += &format!("kube_resourcequota,web,q,pods,used,{at},{}\n", 100 + hour);
+        csv += &format!("kube_resourcequota,web,q,pods,hard,{at},480\n");
+    }
+    let (csv, store) = (write(home, "history.csv", csv), path("store"));
+    plimsoll(&["record", "import", &csv, "--store", &store]).exits(0);
+    let kubeconfig = lab.kubeconfig();
+    let serving = Serving::start(&[
+        &path("logs"),
+        "--store",
+        &store,
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--context",
+        "full",
+        "--alerts",
+        &alerts,
+        "--judge-every",
+        "1s",
+        "--forecast-every",
+        "1s",
+    ]);
+    let wanted = ["client_requests_total", "limit_reached_timestamp_seconds", "client_seats", "finding_active"];
+    serving.wait(|series| {
+        let has = |name: &str| series.keys().any(|own| own.starts_with(&format!("plimsoll_{name}{{")));
+        wanted.iter().all(|name| has(name))
+    });
+    let (status, text) = serving.get("/metrics");
+    assert_eq!(status, 200);
+    write(home, "page.txt", text)
+}
+
+/// Of what clients of a sample cost, panels show the shares that a count of its logs shows.
+#[track_caller]
+fn shares_of_clients_are_those_of_the_log(answers: &Value, name: &str) {
+    let logs = ["apiserver-0", "apiserver-1"].map(|own| sample(&format!("{name}/audit/{own}/audit.log.zst")));
+    let mut command = Command::new(python());
+    command.arg(root().join("tests/oracle/serve.py")).arg("count").args(["--version", "v1.36.0"]).args(&logs);
+    let ran = feed(command, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let counted: BTreeMap<String, f64> = serde_json::from_str(&ran.stdout).unwrap();
+    let sums = |metric: &str, where_: &str| {
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        let of = |(name, _): &(&String, &f64)| name.starts_with(metric) && name.contains(where_);
+        for (name, value) in counted.iter().filter(of) {
+            let label = |key: &str| {
+                let after = name.split([',', '{', '}']).find_map(|pair| pair.strip_prefix(key));
+                after.unwrap_or_default().to_owned()
+            };
+            *sums.entry(format!("{} {}", label("user="), label("agent=")).trim().to_owned()).or_default() += value;
+        }
+        sums
+    };
+    for (panel, metric, where_) in [
+        ("clients / Requests by client", "plimsoll_client_requests_total{", ""),
+        ("clients / Requests in flight by client", "plimsoll_client_request_duration_seconds_sum{", ""),
+        ("list-cost / LIST time by client", "plimsoll_client_request_duration_seconds_sum{", "op=list"),
+    ] {
+        let mine = numbers(&answers[format!("plimsoll-{panel} / A")][name], &["user", "agent"]);
+        let theirs = sums(metric, where_);
+        assert_eq!(mine.len(), 10, "{panel}: {mine:?}");
+        let largest = |all: &BTreeMap<String, f64>| all.values().copied().fold(0.0, f64::max);
+        let mut tenth: Vec<f64> = theirs.values().copied().collect();
+        tenth.sort_by(|a, b| b.total_cmp(a));
+        for (client, value) in &mine {
+            let (share, wanted) = (value / largest(&mine), theirs[client] / largest(&theirs));
+            assert!((share - wanted).abs() < 1e-6, "{panel}: {client}: {share}, not {wanted}");
+            assert!(theirs[client] >= tenth[9] * (1.0 - 1e-9), "{panel}: {client} is none of the ten largest");
+        }
+    }
 }
 
 fn is_said_to_be_empty(panel: &Panel) -> bool {

@@ -77,7 +77,7 @@ impl Serving {
         (status, head, answer[end + 4..].to_vec())
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let head = match self.token {
             Some(token) => format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nX:"),
             None => format!("GET {path}"),

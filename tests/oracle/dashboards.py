@@ -4,20 +4,24 @@
     dashboards.py panels QUESTIONS.json BUNDLE...
     dashboards.py rules RULES.yaml... -- BUNDLE...
     dashboards.py grafana BOARD.json...
+    dashboards.py shift BUNDLE FOLDER
 
 A BUNDLE is a folder with metrics/INSTANCE/SECONDS.txt[.zst] (or INSTANCE/...), as in samples/, or NAME.tar.zst that holds the
 folder NAME; its name is the label `cluster`, and `job` follows from the instance's name. Beside the pages Prometheus holds `up`, and FIXTURE series: what cAdvisor, kube-state-metrics, the kubelet and
 node_exporter would export, with their names and labels, made from cgroup and object captures of the same bundle.
 
-panels     QUESTIONS.json: {"metrics": [NAME, ...], "queries": {ID: PROMQL, ...}}.
+panels     QUESTIONS.json: {"metrics": [NAME, ...], "queries": {ID: PROMQL, ...}, "exports": {CLUSTER: FILE}}. FILE is what `plimsoll serve`
+           exported: counters rise to it from 0 with the last page of that bundle.
            Each query is asked a minute behind the end of each bundle. Prints {"answers": {ID: {CLUSTER: [{"metric": ..., "value": ...}, ...]}},
            "counted": {CLUSTER: {...}}}: clusters without an answer are left out; `counted` is what the last 300 s of bundles with
            pages of etcd come to by a count of the pages, without Prometheus. Exits with 1, and says which, if an expression is not
            valid.
 rules      Evaluates the rule files over the pages with promtool, page by page as they were taken, and prints for each bundle which
            alerts were pending or firing: {CLUSTER: {ALERT: {"pending": N, "firing": N}}} (N: evaluations).
+shift      Writes the audit logs of a bundle into FOLDER/INSTANCE/audit.log with other times: the last event is of now.
 grafana    Reads boards with the types of Grafana's published schema (grafana-foundation-sdk), writes them again, and compares.
 """
+import datetime
 import glob
 import io
 import json
@@ -157,6 +161,18 @@ def fixture(bundle, last):
         yield f"kubelet_certificate_manager_{kind}_ttl_seconds", own, last, "2.1e7"
 
 
+def exported(file, cluster, times):
+    """(name, labels, seconds, value as text) of what `plimsoll serve` exported."""
+    text = open(file).read()
+    counts = {name for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M) if kind in ("counter", "histogram")}
+    own = labels_of(cluster=cluster, job="plimsoll", instance="10.0.0.3:9797")
+    for name, labels, value in PAGE.findall(text):
+        if name in counts or re.sub("_(bucket|sum|count)$", "", name) in counts:
+            for at in times[:-1]:
+                yield name, f"{labels},{own}", at, "0"
+        yield name, ",".join(filter(None, (labels, own))), times[-1], value
+
+
 # ---------------------------------------------------------------- panels
 
 class Prometheus:
@@ -220,9 +236,15 @@ def panels(file, bundles):
         with open(f"{folder}/all.om", "w") as out:
             for bundle in bundles:
                 cluster = os.path.basename(bundle.rstrip("/"))
+                times = set()
                 for name, labels, at, value in samples(bundle, is_wanted):
                     out.write(f"{name}{{{labels}}} {value} {at}\n")
-                    ends[cluster] = max(ends.get(cluster, 0), at)
+                    times.add(at)
+                ends[cluster] = max(times)
+                if cluster in asked["exports"]:
+                    for name, labels, at, value in exported(asked["exports"][cluster], cluster, sorted(times)):
+                        if is_wanted(name):
+                            out.write(f"{name}{{{labels}}} {value} {at}\n")
             out.write("# EOF\n")
         made = subprocess.run([program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q", f"{folder}/all.om", f"{folder}/data"],
                               capture_output=True, text=True)
@@ -422,6 +444,25 @@ def grafana(files):
     return faults
 
 
+STAMP = re.compile(rb'"(requestReceivedTimestamp|stageTimestamp)":"([^"]+)"')
+
+
+def shift(bundle, folder):
+    """Counts of lines."""
+    logs = {os.path.basename(os.path.dirname(path)): replay.read(path) for path in glob.glob(os.path.join(bundle, "audit", "*", "audit.log*"))}
+
+    def parse(stamp):
+        return datetime.datetime.fromisoformat(stamp.decode().replace("Z", "+00:00"))
+
+    last = max(parse(stamp[2]) for log in logs.values() for stamp in STAMP.finditer(log))
+    by = datetime.datetime.now(datetime.timezone.utc) - last
+    for instance, log in logs.items():
+        os.makedirs(f"{folder}/{instance}")
+        with open(f"{folder}/{instance}/audit.log", "wb") as out:
+            out.write(STAMP.sub(lambda own: b'"%s":"%s"' % (own[1], (parse(own[2]) + by).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()), log))
+    return {instance: log.count(b"\n") for instance, log in logs.items()}
+
+
 def unpacked(bundle, folder):
     """The folder of a bundle; of an archive only what is read here is unpacked."""
     if not bundle.endswith(".tar.zst"):
@@ -449,6 +490,8 @@ def run(what, rest, folder):
         return rules(rest[:cut], [unpacked(bundle, folder) for bundle in rest[cut + 1:]])
     if what == "grafana":
         return grafana(rest)
+    if what == "shift":
+        return shift(*rest)
     sys.exit(__doc__)
 
 

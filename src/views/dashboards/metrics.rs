@@ -20,13 +20,15 @@ pub enum Source {
     KubeState,
     /// `plimsoll memory watch --textfile`, by node_exporter.
     Textfile,
+    /// `plimsoll serve`.
+    Serve,
     /// Prometheus itself.
     Prometheus,
 }
 
 impl Source {
     /// All.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Apiserver,
         Self::Etcd,
         Self::Controllers,
@@ -36,6 +38,7 @@ impl Source {
         Self::Cadvisor,
         Self::KubeState,
         Self::Textfile,
+        Self::Serve,
         Self::Prometheus,
     ];
 
@@ -51,6 +54,7 @@ impl Source {
             Self::Cadvisor => "cAdvisor (kubelet, `/metrics/cadvisor`)",
             Self::KubeState => "kube-state-metrics",
             Self::Textfile => "`plimsoll memory watch --textfile` and node_exporter",
+            Self::Serve => "`plimsoll serve`",
             Self::Prometheus => "Prometheus",
         }
     }
@@ -86,7 +90,9 @@ const fn noted(source: Source, name: &'static str, versions: Versions, note: &'s
     Metric { name, source, versions, note }
 }
 
-use Source::{Apiserver, Cadvisor, Controllers, Etcd, KubeState, Kubelet, Process, Prometheus, Scheduler, Textfile};
+use Source::{
+    Apiserver, Cadvisor, Controllers, Etcd, KubeState, Kubelet, Process, Prometheus, Scheduler, Serve, Textfile,
+};
 
 const PREFIX: &str =
     "label `resource_prefix` up to 1.33, `group` and `resource` from 1.34: expressions group by all of them";
@@ -244,6 +250,22 @@ pub const METRICS: &[Metric] = &[
     metric(Textfile, "plimsoll_memory_refaults_per_second"),
     metric(Textfile, "plimsoll_memory_usage_bytes"),
     metric(Textfile, "plimsoll_memory_verdict"),
+    metric(Serve, "plimsoll_client_deprecated_requests_total"),
+    metric(Serve, "plimsoll_client_info"),
+    metric(Serve, "plimsoll_client_list_bytes_estimated_total"),
+    metric(Serve, "plimsoll_client_lists_total"),
+    metric(Serve, "plimsoll_client_relists_total"),
+    metric(Serve, "plimsoll_client_request_duration_seconds"),
+    metric(Serve, "plimsoll_client_requests_total"),
+    metric(Serve, "plimsoll_client_seats"),
+    metric(Serve, "plimsoll_episode_active"),
+    metric(Serve, "plimsoll_finding_active"),
+    metric(Serve, "plimsoll_guard_operations_total"),
+    metric(Serve, "plimsoll_input_lag_seconds"),
+    metric(Serve, "plimsoll_limit_reached_timestamp_seconds"),
+    metric(Serve, "plimsoll_quota_ratio"),
+    metric(Serve, "plimsoll_storage_bytes"),
+    metric(Serve, "plimsoll_storage_keys"),
     metric(Prometheus, "up"),
 ];
 
