@@ -59,6 +59,28 @@ pub struct WebRequest {
     /// What the client accepts.
     pub accept: String,
     pub body: Vec<u8>,
+    /// The namespace that whoever asks may see, where that is not all.
+    pub namespace: Option<String>,
+}
+
+/// What somebody may ask who shows a token that is none of the server's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Allowed,
+    /// What concerns this namespace.
+    AllowedIn(String),
+    /// Nobody knows the token.
+    Unknown,
+    /// Somebody known may not: what would let them.
+    Denied(String),
+    /// Whoever decides can't be asked: why.
+    Unanswered(String),
+}
+
+/// Who decides about tokens that are none of the server's own. It may take its time.
+pub trait Reviewer: Send + Sync + 'static {
+    /// By a bearer token, method, path and query of a request.
+    fn review(&self, token: &str, method: &str, path: &str, query: &str) -> Verdict;
 }
 
 /// An answer to be sent.
@@ -106,7 +128,12 @@ pub struct WebServer {
 
 impl WebServer {
     /// Listens, and answers on a thread of its own.
-    pub fn start(listen: SocketAddr, tls: Option<Tls>, access: Access, handler: Arc<dyn Handler>) -> io::Result<Self> {
+    pub fn start(
+        listen: SocketAddr,
+        tls: Option<Tls>,
+        (access, reviewer): (Access, Option<Arc<dyn Reviewer>>),
+        handler: Arc<dyn Handler>,
+    ) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -118,7 +145,7 @@ impl WebServer {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = bounded(1);
-        let shared = Arc::new(Shared { access, handler, slow: Semaphore::new(MAX_SLOW) });
+        let shared = Arc::new(Shared { access, reviewer, handler, slow: Semaphore::new(MAX_SLOW) });
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
             runtime.block_on(async {
                 match TcpListener::from_std(listener) {
@@ -151,6 +178,7 @@ impl Drop for WebServer {
 
 struct Shared {
     access: Access,
+    reviewer: Option<Arc<dyn Reviewer>>,
     handler: Arc<dyn Handler>,
     slow: Semaphore,
 }
@@ -207,28 +235,58 @@ impl Shared {
         let text = |name: HeaderName| header(&head.headers, name);
         let gzip = text(ACCEPT_ENCODING).split(',').any(|name| name.trim().split(';').next() == Some("gzip"));
         let path = head.uri.path().to_owned();
-        let answer = if !self.handler.is_open(&path) && !self.access.allows(&text(AUTHORIZATION)) {
-            WebAnswer::text(401, "not authenticated: send a bearer token or a user name and password")
-        } else {
-            match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-                Err(_) => WebAnswer::text(408, "the body of the request took too long"),
-                Ok(Err(_)) => {
-                    WebAnswer::text(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or incomplete"))
+        let mut request = WebRequest {
+            method: head.method.as_str().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            accept: text(ACCEPT),
+            path,
+            ..WebRequest::default()
+        };
+        let answer = match self.verdict(&text(AUTHORIZATION), &request).await {
+            Verdict::Unknown => {
+                WebAnswer::text(401, "not authenticated: send a bearer token or a user name and password")
+            }
+            Verdict::Denied(missing) => WebAnswer::text(403, format!("not allowed: {missing}")),
+            Verdict::Unanswered(why) => WebAnswer::text(503, format!("who may ask can't be decided: {why}")),
+            verdict @ (Verdict::Allowed | Verdict::AllowedIn(_)) => {
+                if let Verdict::AllowedIn(namespace) = verdict {
+                    request.namespace = Some(namespace);
                 }
-                Ok(Ok(body)) => {
-                    let request = WebRequest {
-                        method: head.method.as_str().to_owned(),
-                        path,
-                        query: head.uri.query().unwrap_or_default().to_owned(),
-                        accept: text(ACCEPT),
-                        body: body.to_bytes().to_vec(),
-                    };
-                    self.answer(request).await
+                match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+                    Err(_) => WebAnswer::text(408, "the body of the request took too long"),
+                    Ok(Err(_)) => {
+                        WebAnswer::text(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or incomplete"))
+                    }
+                    Ok(Ok(body)) => {
+                        request.body = body.to_bytes().to_vec();
+                        self.answer(request).await
+                    }
                 }
             }
         };
         let is_head = head.method == http::Method::HEAD;
         respond(answer, gzip, self.access.challenge(), is_head)
+    }
+
+    /// Whether a request may be answered: by the server's own secrets, else by whoever decides about other tokens.
+    async fn verdict(&self, authorization: &str, request: &WebRequest) -> Verdict {
+        let is_enough = match &self.reviewer {
+            Some(_) => !self.access.is_open() && self.access.allows(authorization),
+            None => self.access.allows(authorization),
+        };
+        if is_enough || self.handler.is_open(&request.path) {
+            return Verdict::Allowed;
+        }
+        let (Some(reviewer), Some(token)) = (&self.reviewer, access::bearer(authorization)) else {
+            return Verdict::Unknown;
+        };
+        let Ok(_permit) = self.slow.try_acquire() else {
+            return Verdict::Unanswered("too many requests at once; retry in a few seconds".to_owned());
+        };
+        let (reviewer, token) = (Arc::clone(reviewer), token.to_owned());
+        let WebRequest { method, path, query, .. } = request.clone();
+        let decided = tokio::task::spawn_blocking(move || reviewer.review(&token, &method, &path, &query)).await;
+        decided.unwrap_or_else(|_| Verdict::Unanswered("plimsoll panicked over it: please report this".to_owned()))
     }
 
     async fn answer(&self, request: WebRequest) -> WebAnswer {

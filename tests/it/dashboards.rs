@@ -2,6 +2,7 @@
 //! Prometheus; every alert fires and stays silent where it should; Grafana's published schema takes the boards.
 
 use crate::lab::Lab;
+use crate::member::Member;
 use crate::serve::Serving;
 use crate::support::{feed, folder, none, plimsoll, python, root, sample, write};
 use plimsoll::views::dashboards::metrics::METRICS;
@@ -324,7 +325,13 @@ fn exported(name: &str, home: &Path) -> String {
     let (csv, store) = (write(home, "history.csv", csv), path("store"));
     plimsoll(&["record", "import", &csv, "--store", &store]).exits(0);
     let kubeconfig = lab.kubeconfig();
+    let member = Member::plain(&home.join("etcd"));
+    for value in ["old", "new"] {
+        member.run(&["put", "/registry/configmaps/web/own", value]);
+    }
     let serving = Serving::start(&[
+        "--etcd-endpoints",
+        &member.url,
         &path("logs"),
         "--store",
         &store,
@@ -339,7 +346,8 @@ fn exported(name: &str, home: &Path) -> String {
         "--forecast-every",
         "1s",
     ]);
-    let wanted = ["client_requests_total", "limit_reached_timestamp_seconds", "client_seats", "finding_active"];
+    let wanted =
+        ["client_requests_total", "limit_reached_timestamp_seconds", "client_seats", "finding_active", "etcd_keys"];
     serving.wait(|series| {
         let has = |name: &str| series.keys().any(|own| own.starts_with(&format!("plimsoll_{name}{{")));
         wanted.iter().all(|name| has(name))

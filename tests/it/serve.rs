@@ -2,9 +2,10 @@
 //! posted, and however often it is killed; who may ask, and what is answered.
 
 use crate::lab::Lab;
+use crate::member::Member;
 use crate::support::{feed, folder, hermetic, none, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -115,6 +116,13 @@ impl Serving {
             );
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// As [`Self::wait`], with a bearer token.
+    #[track_caller]
+    pub(crate) fn wait_shown(mut self, token: &'static str, done: impl Fn(&BTreeMap<String, f64>) -> bool) {
+        self.token = Some(token);
+        self.wait(done);
     }
 
     fn signal(&mut self, name: &str) -> Option<i32> {
@@ -460,6 +468,49 @@ fn limits_are_forecast_and_memory_is_judged() {
     assert!(verdicts[0].ends_with("verdict=anon-pressure}"), "{verdicts:?}");
 }
 
+/// A real member of etcd, counted from snapshots at intervals; one that goes, and what is left of snapshots.
+#[test]
+fn snapshots_of_etcd_are_counted_and_removed() {
+    let home = folder();
+    let member = Member::plain(&home.path().join("data"));
+    for n in 0..7 {
+        member.run(&["put", &format!("/registry/configmaps/web/{n}"), &"y".repeat(1000)]);
+        member.run(&["put", &format!("/registry/deployments/web/{n}"), "z"]);
+    }
+    let store = home.path().join("store");
+    fs::create_dir(&store).unwrap();
+    // Of a process that was killed.
+    let left = write(&store, ".etcd-snapshot.db.1.tmp", "secrets");
+    let args = ["--etcd-endpoints", &format!("http://127.0.0.1:1,{}", member.url), "--etcd-every", "1s"];
+    let mut serving = Serving::start(&[&["--store", text(&store)][..], &args].concat());
+    let keys = |resource: &str| format!("plimsoll_etcd_keys{{resource={resource}}}");
+    let ours = serving.wait(|series| series.contains_key(&keys("configmaps")));
+    assert!(!Path::new(&left).exists());
+    assert_eq!(ours[&keys("configmaps")], 7.0);
+    assert_eq!(ours["plimsoll_etcd_live_bytes{resource=configmaps}"], 7000.0);
+    assert_eq!(ours["plimsoll_etcd_history_bytes{resource=configmaps}"], 0.0);
+    assert_eq!(ours["plimsoll_etcd_keys{group=apps,resource=deployments}"], 7.0);
+    let age = jiff::Timestamp::now().as_second() as f64 - ours["plimsoll_etcd_snapshot_timestamp_seconds{}"];
+    assert!((0.0..60.0).contains(&age), "{age}");
+    // The next one shows what was written since.
+    member.run(&["del", "/registry/configmaps/web/0"]);
+    member.run(&["put", "/registry/configmaps/web/1", "y"]);
+    let ours = serving.wait(|series| series.get(&keys("configmaps")) == Some(&6.0));
+    assert_eq!(ours["plimsoll_etcd_live_bytes{resource=configmaps}"], 5001.0);
+    assert!(ours["plimsoll_etcd_history_bytes{resource=configmaps}"] > 2000.0);
+    assert_eq!(ours["plimsoll_serve_errors_total{}"], 0.0);
+    // While nobody answers, the last one stands, and it is said.
+    drop(member);
+    let ours = serving.wait(|series| series["plimsoll_serve_errors_total{}"] > 0.0);
+    assert_eq!(ours[&keys("configmaps")], 6.0);
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    let said = serving.stderr_text.lock().unwrap().clone();
+    assert!(said.contains("no snapshot of etcd: "), "{said}");
+    let names: Vec<String> =
+        fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.contains("etcd")), "{names:?}");
+}
+
 /// Each apiserver's log is read on its node; one instance counts and judges all of them, whoever is killed, away, or
 /// loses its disk meanwhile.
 #[test]
@@ -798,6 +849,82 @@ fn access_needs_what_was_asked_for() {
     let wrong = plimsoll(&["serve", "--tls-cert", &token, "--tls-key", &key]);
     wrong.exits(2);
     assert!(wrong.stderr.contains("no certificate in it"), "{}", wrong.stderr);
+}
+
+/// Who has no secret of the server's own is asked about in the cluster: who they are, and what they may see.
+#[test]
+fn the_cluster_decides_who_may_see_what() {
+    let page = sample("quiet/metrics/apiserver-0/1795167937.txt.zst");
+    let lab = Lab::start(&[&page, &page]);
+    let log = Log::new();
+    log.append("audit.log", 0..log.lines.len());
+    let kubeconfig = lab.kubeconfig();
+    let sources = [text(&log.folder), "--k8s-version", "1.36", "--keep-rollups", "10s=20000d"];
+    let cluster = ["--kubeconfig", text(&kubeconfig), "--context", "full", "--review-access"];
+    let serving = Serving::start(&[&sources[..], &cluster].concat());
+    serving.wait_ready();
+    let ask = |token: &str, path: &str| {
+        let (status, _, body) =
+            serving.raw(&format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nX:"), b"");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    };
+    let traffic = "/api/v1/traffic?by=user,verb,resource&since=2026-11-20T09:00:00Z&until=2026-11-20T10:00:00Z";
+    let own = format!("{traffic}&namespace=kube-system");
+    let other = format!("{traffic}&namespace=default");
+    let trick = format!("{traffic}&namespace=kube-system&namespace=default");
+    let pattern = format!("{traffic}&namespace=~.*");
+    for (token, path, status, words) in [
+        ("sesame-sre", "/metrics", 200, ""),
+        ("sesame-sre", traffic, 200, ""),
+        ("sesame-sre", &other, 200, ""),
+        ("sesame-sre", &pattern, 400, "is not the name of a namespace"),
+        (
+            "sesame-sre",
+            "/api/v1/report",
+            403,
+            "sre@example.org needs a ClusterRole with nonResourceURLs [/api/v1/report]",
+        ),
+        ("sesame-team", "/metrics", 403, "nonResourceURLs [/metrics] and verbs [get]"),
+        ("sesame-team", traffic, 403, "or add ?namespace=N"),
+        ("sesame-team", &own, 200, ""),
+        ("sesame-team", "/api/v1/guard/events?namespace=kube-system", 200, ""),
+        ("sesame-team", "/api/v1/clients?namespace=kube-system", 403, "nonResourceURLs [/api/v1/clients]"),
+        ("sesame-team", &other, 403, "verbs [get] in default"),
+        ("sesame-team", &trick, 403, "verbs [get] in default"),
+        ("sesame-team", &pattern, 403, ""),
+        ("sesame-nobody", &own, 403, "nobody@example.org needs"),
+        ("sesame-stranger", "/metrics", 401, "not authenticated"),
+        ("sesame-stranger", "/healthz", 200, ""),
+    ] {
+        let (got, body) = ask(token, path);
+        assert_eq!(got, status, "{token} {path}: {body}");
+        assert!(body.contains(words), "{token} {path}: {body}");
+    }
+    assert_eq!(serving.get("/metrics").0, 401);
+    // Without authentication nobody can ask by a password that nobody has set.
+    assert_eq!(serving.raw("GET /metrics HTTP/1.1\r\nAuthorization: Basic YW5uOnB3\r\nX:", b"").0, 401);
+    // What is seen of a namespace is what the command says of it.
+    let rows = |document: &str| serde_json::from_str::<Value>(document).unwrap()["rows"].as_array().unwrap().clone();
+    let seen = rows(&ask("sesame-team", &own).1);
+    let all = rows(&ask("sesame-sre", traffic).1);
+    let by = ["traffic", text(&log.folder), "--by", "user,verb,resource", "--where", "namespace=kube-system"];
+    let command = plimsoll(&[&by[..], &["-o", "json"]].concat()).json(0);
+    let counts = |rows: &[Value]| {
+        let of = |row: &Value| ["user", "verb", "resource", "requests"].map(|name| row[name].to_string());
+        rows.iter().map(of).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(counts(&seen), counts(command["rows"].as_array().unwrap()));
+    assert!(!seen.is_empty() && seen.len() < all.len(), "{} {}", seen.len(), all.len());
+    // Asked once, however often: what was decided holds for a minute.
+    let reviews = lab.requests("tokenreviews");
+    assert!((4..=6).contains(&reviews.len()), "{reviews:?}");
+    let refused = plimsoll(&["serve", "--review-access"]);
+    refused.exits(2);
+    assert!(refused.stderr.contains("--review-access: which cluster decides"), "{}", refused.stderr);
+    // A cluster that can't be asked lets nobody in.
+    let serving = Serving::start(&["--kubeconfig", text(&kubeconfig), "--context", "down", "--review-access"]);
+    let (status, _, body) = serving.raw("GET /metrics HTTP/1.1\r\nAuthorization: Bearer sesame-sre\r\nX:", b"");
+    assert_eq!(status, 503, "{}", String::from_utf8_lossy(&body));
 }
 
 impl Serving {

@@ -44,6 +44,16 @@ USERS = {
     # What the ClusterRole in FOLDER/role.yaml allows.
     "sesame-role": ("front a b", "a b", ""),
 }
+# Whom TokenReview knows by which token, and what SubjectAccessReview allows a user or a group.
+REVIEWED = {
+    "sesame-sre": {"username": "sre@example.org", "uid": "1", "groups": ["sre", "system:authenticated"], "extra": {"why": ["incident"]}},
+    "sesame-team": {"username": "system:serviceaccount:web:ci", "groups": ["system:serviceaccounts"]},
+    "sesame-nobody": {"username": "nobody@example.org"},
+}
+GRANTED = {
+    "sre": [{"path": path, "verb": "get"} for path in ("/metrics", "/api/v1/traffic", "/report")],
+    "system:serviceaccount:web:ci": [{"namespace": "kube-system", "verb": "get", "group": "plimsoll.io", "resource": "requests"}],
+}
 # Objects that are served, most that a page holds, and lists that are empty. Where the sample has objects under a name, they are served.
 OBJECTS = os.path.join(os.path.dirname(__file__), "../../samples/list-storm/objects/1795166546")
 PAGE = 100
@@ -173,6 +183,30 @@ class Handler(BaseHTTPRequestHandler):
 
     def refuse(self, code, message):
         self.answer(code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code})
+
+    def do_POST(self):
+        """TokenReview and SubjectAccessReview, by REVIEWED and GRANTED."""
+        self.status, self.start, self.beside, self.noted = 0, time.time(), 1, False
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if token not in USERS:
+            return self.refuse(401, "Unauthorized")
+        if token == "sesame-role":
+            missing = lacks(self.path, "create")
+            if missing:
+                return self.refuse(403, f'forbidden: User "jane" cannot {missing}')
+        if self.headers.get("Content-Type") != "application/json":
+            return self.refuse(415, "the body of the request was in an unknown format")
+        kind, spec = body["kind"], body["spec"]
+        if (self.path, kind, body["apiVersion"]) == ("/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", "authentication.k8s.io/v1"):
+            user = REVIEWED.get(spec["token"])
+            return self.answer(201, {**body, "status": {"authenticated": True, "user": user} if user else {"user": {}, "error": "invalid bearer token"}})
+        if (self.path, kind, body["apiVersion"]) == ("/apis/authorization.k8s.io/v1/subjectaccessreviews", "SubjectAccessReview",
+                                                     "authorization.k8s.io/v1"):
+            asked = spec.get("nonResourceAttributes") or spec["resourceAttributes"]
+            allowed = any(asked == granted for group in [spec["user"], *spec.get("groups", [])] for granted in GRANTED.get(group, []))
+            return self.answer(201, {**body, "status": {"allowed": allowed}})
+        self.refuse(404, "the server could not find the requested resource")
 
     def do_GET(self):
         start = time.time()
@@ -360,8 +394,8 @@ class Server(ThreadingHTTPServer):
         pass  # clients that leave are what is tested
 
 
-def lacks(path):
-    """What the role does not allow of a GET of `path`; nothing if it does. (kubernetes.io/docs/reference/access-authn-authz/rbac)"""
+def lacks(path, verb=None):
+    """What the role does not allow of a GET of `path`, or of another verb; nothing if it does. (kubernetes.io/docs/reference/access-authn-authz/rbac)"""
     import yaml
     with open(f"{folder}/role.yaml") as f:
         rules = yaml.safe_load(f)["rules"]
@@ -373,7 +407,7 @@ def lacks(path):
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     if rest[0] == "namespaces" and len(rest) > 2:
         rest = rest[2:]
-    verb = "list" if len(rest) == 1 else "get"
+    verb = verb or ("list" if len(rest) == 1 else "get")
     allowed = any(group in rule.get("apiGroups", []) and rest[0] in rule.get("resources", []) and verb in rule["verbs"] for rule in rules)
     return None if allowed else f'{verb} resource "{rest[0]}" in API group "{group}"'
 

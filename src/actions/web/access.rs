@@ -17,6 +17,13 @@ impl std::fmt::Debug for Access {
     }
 }
 
+/// The token of an `Authorization` header.
+pub(super) fn bearer(header: &str) -> Option<&str> {
+    let (scheme, value) = header.split_once(' ')?;
+    let value = value.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !value.is_empty()).then_some(value)
+}
+
 fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }

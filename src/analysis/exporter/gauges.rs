@@ -4,6 +4,7 @@
 use crate::analysis::clients::cost::Metered;
 use crate::analysis::clients::sizes::Size;
 use crate::analysis::dims::folded;
+use crate::analysis::keyspace::{Usage, by};
 use crate::analysis::memory::seen::Seen;
 use crate::analysis::quota::collect::QUOTA;
 use crate::analysis::quota::owners;
@@ -30,12 +31,12 @@ pub const MAX_SERIES_EACH: usize = 1_000;
 /// Whoever holds or waits for fewer seats than this many others counts for `other`.
 const MAX_USERS: usize = 100;
 
-const KEYS: Spec =
-    Spec::gauge("plimsoll_storage_keys", "Objects in etcd, as apiservers count them.", &["group", "resource"]);
+const RESOURCE: &[&str] = &["group", "resource"];
+const KEYS: Spec = Spec::gauge("plimsoll_storage_keys", "Objects in etcd, as apiservers count them.", RESOURCE);
 const BYTES: Spec = Spec::gauge(
     "plimsoll_storage_bytes",
     "Bytes of all objects of a resource in etcd, as apiservers estimate them (Kubernetes 1.34 and later).",
-    &["group", "resource"],
+    RESOURCE,
 );
 const QUOTA_RATIO: Spec = Spec::gauge(
     "plimsoll_quota_ratio",
@@ -56,11 +57,30 @@ const LIMIT: Spec = Spec::gauge(
      futures have reached it by then.",
     &["limit", "quantile"],
 );
+const ETCD_KEYS: Spec = Spec::gauge("plimsoll_etcd_keys", "Live keys in the last snapshot of etcd.", RESOURCE);
+const ETCD_LIVE: Spec =
+    Spec::gauge("plimsoll_etcd_live_bytes", "Bytes of the values that live in the last snapshot of etcd.", RESOURCE);
+const ETCD_HISTORY: Spec = Spec::gauge(
+    "plimsoll_etcd_history_bytes",
+    "Bytes of superseded and deleted revisions in the last snapshot of etcd.",
+    RESOURCE,
+);
+const ETCD_AT: Spec =
+    Spec::gauge("plimsoll_etcd_snapshot_timestamp_seconds", "When the last snapshot of etcd was taken.", &[]);
 const LEFT_OUT: Spec = Spec::gauge(
     "plimsoll_serve_series_left_out",
     "Series of a gauge that are not exported, since there are more than 1,000: those of the smallest values.",
     &["metric"],
 );
+
+/// What a snapshot of etcd holds.
+#[derive(Debug)]
+pub struct StoredSpace {
+    /// When it was taken.
+    pub at: Micros,
+    /// By group and resource.
+    pub rows: Vec<by::Row>,
+}
 
 /// The newest of everything.
 #[derive(Debug, Default)]
@@ -71,6 +91,7 @@ pub struct Gauges {
     namespaces: BTreeMap<String, Namespace>,
     requests: Option<(Micros, Vec<Request>)>,
     limits: Vec<(String, Reached)>,
+    etcd: Option<StoredSpace>,
 }
 
 impl Gauges {
@@ -122,6 +143,11 @@ impl Gauges {
         self.limits = limits;
     }
 
+    /// Takes what a snapshot of etcd holds, in the place of the one before.
+    pub fn etcd(&mut self, space: StoredSpace) {
+        self.etcd = Some(space);
+    }
+
     /// What LISTs return, as far as objects in etcd show it.
     pub fn sizes(&self) -> Metered {
         let of = |name: &'static str| self.latest.iter().filter(move |(series, _)| series.name == name);
@@ -150,6 +176,9 @@ impl Gauges {
             self.verdicts(now),
             self.seats(now),
             self.reached(),
+            self.in_etcd(ETCD_KEYS, |usage| usage.keys),
+            self.in_etcd(ETCD_LIVE, |usage| usage.live_bytes),
+            self.in_etcd(ETCD_HISTORY, |usage| usage.history_bytes),
         ];
         let mut left_out = Vec::new();
         let mut shown: Vec<Family> = Vec::new();
@@ -166,6 +195,8 @@ impl Gauges {
         let left_out =
             left_out.into_iter().map(|(name, count)| (vec![name.to_owned()], Exposed::Number(count as f64))).collect();
         shown.push(Family { spec: LEFT_OUT, series: left_out });
+        let taken = self.etcd.iter().map(|space| (Vec::new(), Exposed::Number(space.at as f64 / SECOND as f64)));
+        shown.push(Family { spec: ETCD_AT, series: taken.collect() });
         shown
     }
 
@@ -231,6 +262,17 @@ impl Gauges {
             *seats.entry(labels).or_default() += request.seats as f64;
         }
         (SEATS, seats.into_iter().collect())
+    }
+
+    /// It stands until the next snapshot, however old it is: [`ETCD_AT`] tells.
+    fn in_etcd(&self, spec: Spec, of: impl Fn(&Usage) -> u64) -> (Spec, Values) {
+        let rows = self.etcd.iter().flat_map(|space| &space.rows);
+        let labels = |row: &by::Row| row.names.iter().map(|name| super::label(name)).collect::<Vec<_>>();
+        let mut values = BTreeMap::new();
+        for row in rows {
+            *values.entry(labels(row)).or_insert(0.0) += of(&row.usage) as f64;
+        }
+        (spec, values.into_iter().collect())
     }
 
     fn reached(&self) -> (Spec, Values) {

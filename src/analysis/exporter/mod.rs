@@ -8,7 +8,7 @@
 mod gauges;
 mod specs;
 
-pub use gauges::Gauges;
+pub use gauges::{Gauges, StoredSpace};
 pub use specs::{COUNTERS, Counter};
 
 use crate::analysis::clients::cost::{Cost, SizeContext};

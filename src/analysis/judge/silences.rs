@@ -1,5 +1,5 @@
-//! Whether a silence was felt: an apiserver that answers nobody, and a part of its log that is missing, look the same
-//! in that log. What follows tells them apart.
+//! Whether a silence had an impact: an apiserver that answers nobody, and a part of its log that is missing, look the
+//! same in that log. What follows shows which it was.
 
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
@@ -11,12 +11,12 @@ const RECONNECTS: Micros = 30 * SECOND;
 /// Clients that lost their connections start so many times the watches that are usual, and so many at least.
 const WATCHES_TIMES: f64 = 3.0;
 const MIN_WATCHES: f64 = 5.0;
-/// From this part of the usual rate on, requests go on.
+/// From this part of the typical rate on, requests go on.
 const GOES_ON: f64 = 0.5;
 /// So far from one another, a silence of all requests and one of writes begin and end together, in µs.
 const SAME: Micros = 10 * SECOND;
 
-/// Leaves out silences of an audit log during which pages count as many requests as usual: the log has a hole.
+/// Leaves out silences of an audit log during which pages count requests as before: the log has a hole.
 pub(super) fn without_holes(all: Vec<Deviation>, series: &[RequestSeries]) -> Vec<Deviation> {
     let of = |source: Source| series.iter().find(|own| own.source == source);
     // Pages of more apiservers than there are logs of count requests to those without a log, too.

@@ -1,7 +1,7 @@
 //! Documents over HTTP: a path and its query become the question that the command of that name asks, of the store.
 
 use super::pages::KeptPages;
-use crate::actions::web::WebAnswer;
+use crate::actions::web::{WebAnswer, WebRequest};
 use crate::analysis::answer::Answer;
 use crate::analysis::incident::episode_report;
 use crate::cli::{Context, Error, FailOn, Settings, Shown, parse_time, silent};
@@ -24,11 +24,11 @@ const PATHS: [(&str, &[&str]); 8] = [
     ("/report", &["from", "to", "title"]),
     ("/api/v1/report", &["from", "to", "title"]),
     ("/api/v1/episodes", &[]),
-    ("/api/v1/traffic", &["by", "where", "top", "series"]),
+    ("/api/v1/traffic", &["by", "where", "namespace", "top", "series"]),
     ("/api/v1/clients", &["where", "top"]),
     ("/api/v1/balance", &["where", "top"]),
     ("/api/v1/controllers", &["top"]),
-    ("/api/v1/guard/events", &["where", "kind", "severity", "top"]),
+    ("/api/v1/guard/events", &["where", "namespace", "kind", "severity", "top"]),
 ];
 
 /// The parameters of a query.
@@ -58,6 +58,17 @@ impl Parameters {
         let read =
             |text: &str| text.parse().map_err(|_| Error::Usage(format!("top: {text:?} is not a number of rows")));
         self.one("top").map(read).transpose()
+    }
+
+    /// The namespace that is asked about. What is no name of one might be another condition.
+    fn namespace(&self) -> Result<Option<&str>, Error> {
+        let is_plain = |name: &str| name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-');
+        match self.one("namespace") {
+            Some(name) if name.is_empty() || !is_plain(name) => {
+                Err(Error::Usage(format!("namespace: {name:?} is not the name of a namespace")))
+            }
+            name => Ok(name),
+        }
     }
 
     fn bounds(&self, now: Micros) -> Result<Bounds, Error> {
@@ -104,7 +115,8 @@ fn asked(path: &str, parameters: &Parameters, store: &Store) -> Result<Option<Ap
         "/report" | "/api/v1/report" | "/api/v1/episodes" => judged_sources(store),
         _ => vec![store.rollups_folder().display().to_string()],
     };
-    let (bounds, filters) = (parameters.bounds(now)?, parameters.all("where"));
+    let (bounds, mut filters) = (parameters.bounds(now)?, parameters.all("where"));
+    filters.extend(parameters.namespace()?.map(|namespace| format!("namespace={namespace}")));
     let question = match path {
         "/report" | "/api/v1/report" => {
             let window = match (parameters.time("from", now)?, parameters.time("to", now)?) {
@@ -155,8 +167,12 @@ fn severity(text: &str) -> Result<Severity, Error> {
 }
 
 /// Answers a path, of the store's roll-ups.
-pub(super) fn answer(path: &str, query: &str, store: &Store, settings: &Settings) -> WebAnswer {
-    let parameters = Parameters(parameters(query));
+pub(super) fn answer(request: &WebRequest, store: &Store, settings: &Settings) -> WebAnswer {
+    let path = request.path.as_str();
+    let mut parameters = Parameters(parameters(&request.query));
+    if let Some(only) = &request.namespace {
+        parameters.0.push(("namespace".to_owned(), only.clone()));
+    }
     let asked = match asked(path, &parameters, store) {
         Ok(Some(asked)) => asked,
         Ok(None) => return WebAnswer::text(404, format!("{path}: not found; / lists the available paths")),

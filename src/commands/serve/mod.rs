@@ -1,6 +1,7 @@
 //! `plimsoll serve`: the recorder with an HTTP interface. It follows audit logs into a store, exports counters by
 //! client for Prometheus, and answers the questions of the commands.
 
+mod access;
 mod api;
 mod counted;
 mod forecasts;
@@ -9,10 +10,12 @@ mod pages;
 mod parts;
 mod posted;
 mod published;
+mod reviews;
+mod snapshots;
 
 use crate::actions::fresh;
 use crate::actions::hand_over::Recipient;
-use crate::actions::web::{Access, Tls, WebServer};
+use crate::actions::web::WebServer;
 use crate::analysis::list_route::Minor;
 use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, KubeFlags, parse_every};
@@ -23,6 +26,7 @@ use crate::jobs::samples::Taker;
 use crate::sources::alerts;
 use crate::sources::arguments::is_url;
 use crate::sources::clock::now;
+use access::AccessFlags;
 use counted::Counted;
 use forecasts::Forecasts;
 use hand_over::HandOver;
@@ -30,6 +34,7 @@ use pages::KeptPages;
 use parts::Incoming;
 use posted::Posted;
 use published::{Published, Web};
+use snapshots::{SnapshotFlags, Snapshots};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -93,6 +98,8 @@ pub struct Args {
     #[command(flatten)]
     access: AccessFlags,
     #[command(flatten)]
+    snapshots: SnapshotFlags,
+    #[command(flatten)]
     keep: KeepFlags,
     #[command(flatten)]
     kube: KubeFlags,
@@ -130,66 +137,6 @@ impl HandOverFlags {
     }
 }
 
-/// Who may ask.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Access")]
-struct AccessFlags {
-    /// Certificate chain for HTTPS, in PEM; read again when the file changes.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// Its private key, in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Require the bearer token that this file holds.
-    #[arg(long, value_name = "FILE")]
-    bearer_token_file: Option<PathBuf>,
-    /// Require USER:PASSWORD, as this file holds it.
-    #[arg(long, value_name = "FILE")]
-    basic_auth_file: Option<PathBuf>,
-    /// Answer anyone who can reach the address without authentication, also beyond loopback.
-    #[arg(long)]
-    allow_unauthenticated: bool,
-}
-
-impl AccessFlags {
-    fn access(&self, listen: SocketAddr) -> Result<Access, Error> {
-        let read = |flag: &str, file: &Option<PathBuf>| {
-            let Some(file) = file else { return Ok(None) };
-            let text = fs::read_to_string(file).map_err(|error| usage(flag, file, &error))?;
-            match text.trim() {
-                "" => Err(usage(flag, file, &"the file is empty")),
-                text => Ok(Some(text.to_owned())),
-            }
-        };
-        let bearer = read("--bearer-token-file", &self.bearer_token_file)?;
-        let basic = read("--basic-auth-file", &self.basic_auth_file)?;
-        if let (Some(file), Some(text)) = (&self.basic_auth_file, &basic)
-            && !text.contains(':')
-        {
-            return Err(usage("--basic-auth-file", file, &"write USER:PASSWORD"));
-        }
-        let access = Access::new(bearer.as_deref(), basic.as_deref());
-        if !listen.ip().is_loopback() && access.is_open() && !self.allow_unauthenticated {
-            return Err(Error::Usage(format!(
-                "--listen {listen}: reachable from other machines without authentication; require a secret \
-                 (--bearer-token-file, --basic-auth-file), or allow everyone with --allow-unauthenticated"
-            )));
-        }
-        Ok(access)
-    }
-
-    fn tls(&self) -> Result<Option<Tls>, Error> {
-        match (&self.tls_cert, &self.tls_key) {
-            (Some(certificates), Some(key)) => Tls::open(certificates, key).map(Some).map_err(Error::Usage),
-            _ => Ok(None),
-        }
-    }
-}
-
-fn usage(flag: &str, file: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::Usage(format!("{flag} {}: {why}", file.display()))
-}
-
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.iter().any(|source| source == "-") {
@@ -203,7 +150,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(absent) = args.sources.iter().find(is_absent) {
         return Err(Error::Input(format!("{absent}: there is no such file or folder")));
     }
+    let has_cluster = args.cluster || args.kube.kubeconfig.is_some() || args.kube.context.is_some();
     let (access, tls) = (args.access.access(args.listen)?, args.access.tls()?);
+    let reviewer = args.access.reviewer(has_cluster, &args.kube)?;
     // A store of its own goes with the process.
     let temporary = match &args.store {
         Some(_) => None,
@@ -225,24 +174,25 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.settings.clone(),
     );
     let secure = if tls.is_some() { "https" } else { "http" };
-    let server = WebServer::start(args.listen, tls, access, Arc::new(web)).map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => {
-            Error::Usage(format!("--listen {}: another process listens there; choose another port", args.listen))
-        }
-        _ => Error::Usage(format!("--listen {}: {error}", args.listen)),
-    })?;
+    let server =
+        WebServer::start(args.listen, tls, (access, reviewer), Arc::new(web)).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => {
+                Error::Usage(format!("--listen {}: another process listens there; choose another port", args.listen))
+            }
+            _ => Error::Usage(format!("--listen {}: {error}", args.listen)),
+        })?;
     context.notice(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
     let mut handing = args.hand_over.recipient().map(HandOver::new);
     recorder.hands_over = handing.is_some();
     let shortest = if handing.is_some() { WHILE_AWAY } else { Duration::ZERO };
     let mut logs = Recording::new(shortest).named(&args.hand_over.instance());
-    let has_cluster = args.cluster || args.kube.kubeconfig.is_some() || args.kube.context.is_some();
     let mut taker =
         Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store).with_cluster(has_cluster);
     let mut pages = KeptPages::new(&recorder.store, args.judge_every);
     let mut forecasts = Forecasts::new(&recorder.store, args.forecast_every, &context.settings);
     let stop = stop_signal()?;
+    let mut snapshots = Snapshots::new(&args.snapshots, &recorder.store, &stop, &context.settings)?;
     let mut next = Instant::now();
     let mut judged: Option<Instant> = None;
     // Once the logs were read for the first time.
@@ -309,6 +259,14 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         {
             counted.gauges.limits(limits);
         }
+        match snapshots.as_mut().and_then(Snapshots::round) {
+            Some(Ok(space)) => counted.gauges.etcd(space),
+            Some(Err(why)) => {
+                counted.errors += 1;
+                context.warn(format!("no snapshot of etcd: {why}; retried in {:?}", args.snapshots.every()))?;
+            }
+            None => {}
+        }
         if is_ready {
             published.publish(counted.families());
         }
@@ -317,6 +275,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     context.notice("stopping")?;
     drop(server);
+    drop(snapshots);
     // What was written or posted until now is not lost, whether or not there is a next start.
     match &mut handing {
         Some(handing) => {

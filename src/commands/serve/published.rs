@@ -96,7 +96,7 @@ impl Handler for Web {
             "/healthz" => WebAnswer::text(200, "ok"),
             "/readyz" if self.published.is_ready() => WebAnswer::text(200, "ok"),
             "/readyz" => WebAnswer::text(503, "the sources are being read for the first time"),
-            _ => api::answer(path, &request.query, &self.store, &self.settings),
+            _ => api::answer(&request, &self.store, &self.settings),
         }
     }
 }

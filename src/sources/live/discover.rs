@@ -2,7 +2,7 @@
 
 use super::client::Names;
 use super::error::LiveError;
-use super::request::{self, Endpoint, RequestPolicy};
+use super::request::{self, Ask, Endpoint, RequestPolicy};
 use super::{Apiserver, DiscoveredBy};
 use http::Uri;
 use k8s_openapi::api::core::v1::Endpoints;
@@ -109,7 +109,7 @@ async fn named(
         (SLICES, DiscoveredBy::EndpointSlice, slices as Reader),
         (ENDPOINTS, DiscoveredBy::Endpoints, endpoints as Reader),
     ] {
-        match request::get(client, own, path, manners).await {
+        match request::send(client, own, path, &Ask::Get, manners).await {
             Ok(answer) => match read(&answer.body) {
                 Some(mut addresses) if !addresses.is_empty() => {
                     addresses.sort();
@@ -196,7 +196,7 @@ fn count(addresses: usize) -> String {
 }
 
 async fn version(client: &Client, door: &Endpoint, manners: &RequestPolicy) -> Result<Option<String>, LiveError> {
-    let answer = request::get(client, door, VERSION, manners).await?;
+    let answer = request::send(client, door, VERSION, &Ask::Get, manners).await?;
     let version: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
     Ok(version.and_then(|version| version["gitVersion"].as_str().map(super::error::foreign)))
 }

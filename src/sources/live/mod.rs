@@ -2,7 +2,8 @@
 //!
 //! [`Cluster::connect`] reads the kubeconfig (`kubeconfig.rs`), makes one HTTP client with its credentials
 //! (`client.rs`), asks the cluster for its apiservers and tries each address (`discover.rs`). [`Cluster::get`] and
-//! [`Cluster::scrape`] send GETs and nothing else (`request.rs`). All that is asynchronous happens on one thread that
+//! [`Cluster::scrape`] send GETs, [`Cluster::review`] asks who somebody is and what they may do (`request.rs`): nothing
+//! is changed. All that is asynchronous happens on one thread that
 //! belongs to the [`Cluster`]; its functions block, and may be called from any thread.
 //!
 //! The cluster is a patient: we say who we are, ask each apiserver one thing at a time, and wait where it asks for
@@ -18,7 +19,7 @@ pub use error::LiveError;
 pub(in crate::sources) use error::foreign;
 
 use crate::model::time::Micros;
-use request::{Endpoint, RequestPolicy};
+use request::{Ask, Endpoint, RequestPolicy};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -181,20 +182,38 @@ impl Cluster {
     /// after what its `Retry-After` asks for; all pauses together are no longer than the timeout.
     pub fn get(&self, server: usize, path: &str) -> Result<Page, LiveError> {
         let door = self.doors.get(server).ok_or(LiveError::NoServer(server))?;
-        self.worker.run(self.ask(door, path))?
+        self.worker.run(self.ask(door, path, Ask::Get))?
+    }
+
+    /// POSTs a TokenReview or a SubjectAccessReview to the first apiserver that answers; what it came to.
+    pub fn review(&self, path: &str, review: &serde_json::Value) -> Result<Page, LiveError> {
+        let mut last = LiveError::NoServer(0);
+        for door in &self.doors {
+            match self.worker.run(self.ask(door, path, Ask::Review(review.to_string().into_bytes())))? {
+                Err(error) if error.is_unreachable() => last = error,
+                answer => return answer,
+            }
+        }
+        Err(last)
     }
 
     /// `/metrics` of all apiservers, asked at the same time. The order is that of [`Self::apiservers`].
     pub fn scrape(&self) -> Vec<Result<Page, LiveError>> {
-        let waiting: Vec<_> = self.doors.iter().map(|door| self.worker.start_on(self.ask(door, "/metrics"))).collect();
+        let waiting: Vec<_> =
+            self.doors.iter().map(|door| self.worker.start_on(self.ask(door, "/metrics", Ask::Get))).collect();
         waiting.into_iter().map(|answer| Worker::wait(&answer)?).collect()
     }
 
-    fn ask(&self, door: &Arc<Endpoint>, path: &str) -> impl Future<Output = Result<Page, LiveError>> + Send + 'static {
+    fn ask(
+        &self,
+        door: &Arc<Endpoint>,
+        path: &str,
+        ask: Ask,
+    ) -> impl Future<Output = Result<Page, LiveError>> + Send + 'static {
         let (client, manners, door, path) =
             (self.client.clone(), Arc::clone(&self.manners), Arc::clone(door), path.to_owned());
         async move {
-            let request::Answer { at, body, tries } = request::get(&client, &door, &path, &manners).await?;
+            let request::Answer { at, body, tries } = request::send(&client, &door, &path, &ask, &manners).await?;
             Ok(Page { instance: door.name.clone(), at, body, tries })
         }
     }

@@ -1,5 +1,5 @@
-//! One GET of one apiserver: its bounds in time and size, the patience with an apiserver that is overloaded, and what
-//! went wrong.
+//! One request to one apiserver: its bounds in time and size, the patience with an apiserver that is overloaded, and
+//! what went wrong.
 
 use super::client;
 use super::error::{LiveError, foreign};
@@ -7,7 +7,7 @@ use crate::model::time::Micros;
 use crate::sources::clock::now;
 use crate::sources::retry::{Retries, RetryAfter, RetryPolicy, retry_after};
 use flate2::read::MultiGzDecoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use http_body_util::BodyExt;
 use kube::Client;
@@ -72,11 +72,20 @@ pub(super) struct Answer {
     pub(super) tries: u32,
 }
 
-/// GETs `path`, alone.
-pub(super) async fn get(
+/// What is asked of an apiserver.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    Get,
+    /// A review, as JSON: it is answered, and nothing is stored.
+    Review(Vec<u8>),
+}
+
+/// Asks `path`, alone.
+pub(super) async fn send(
     client: &Client,
     door: &Endpoint,
     path: &str,
+    ask: &Ask,
     manners: &RequestPolicy,
 ) -> Result<Answer, LiveError> {
     let uri = door.uri(path).ok_or_else(|| LiveError::Path(foreign(path)))?;
@@ -92,7 +101,7 @@ pub(super) async fn get(
     loop {
         let at = now();
         let received = AtomicU64::new(0);
-        let one = once(client, &uri, manners, &received);
+        let one = once(client, &uri, ask, manners, &received);
         let reply = match tokio::time::timeout(manners.timeout, one).await {
             Ok(reply) => reply,
             Err(_) => {
@@ -143,19 +152,32 @@ enum Fault {
     TooLarge,
 }
 
-async fn once(client: &Client, uri: &Uri, manners: &RequestPolicy, received: &AtomicU64) -> Result<Vec<u8>, Fault> {
-    let request = Request::get(uri.clone())
+async fn once(
+    client: &Client,
+    uri: &Uri,
+    ask: &Ask,
+    manners: &RequestPolicy,
+    received: &AtomicU64,
+) -> Result<Vec<u8>, Fault> {
+    let (request, body) = match ask {
+        Ask::Get => (Request::get(uri.clone()), Body::empty()),
+        Ask::Review(review) => {
+            (Request::post(uri.clone()).header(CONTENT_TYPE, "application/json"), Body::from(review.clone()))
+        }
+    };
+    let request = request
         .header(USER_AGENT, concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
         .header(ACCEPT_ENCODING, if manners.gzip { "gzip" } else { "identity" })
-        .body(Body::empty())
+        .body(body)
         .map_err(|error| Fault::Failed(kube::Error::HttpError(error)))?;
     let response = client
         .send(request)
         .await
         .map_err(|error| if ended(&error) { Fault::Gone(error) } else { Fault::Failed(error) })?;
     let (head, mut body) = response.into_parts();
-    let limit = if head.status == StatusCode::OK { manners.limit } else { MESSAGE };
+    let is_answer = matches!(head.status, StatusCode::OK | StatusCode::CREATED);
+    let limit = if is_answer { manners.limit } else { MESSAGE };
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         match frame {
@@ -165,7 +187,7 @@ async fn once(client: &Client, uri: &Uri, manners: &RequestPolicy, received: &At
                 received.store(bytes.len() as u64, Ordering::Relaxed);
             }
             // Of an error's text, what came is enough.
-            Err(_) if head.status != StatusCode::OK => break,
+            Err(_) if !is_answer => break,
             Err(error) => {
                 return Err(Fault::Cut(
                     format!("the response ended early ({})", innermost(&error)),
@@ -174,14 +196,14 @@ async fn once(client: &Client, uri: &Uri, manners: &RequestPolicy, received: &At
             }
         }
         if bytes.len() as u64 > limit {
-            if head.status == StatusCode::OK {
+            if is_answer {
                 return Err(Fault::TooLarge);
             }
             break;
         }
     }
     match head.status {
-        StatusCode::OK => unpack(&head.headers, bytes, limit),
+        StatusCode::OK | StatusCode::CREATED => unpack(&head.headers, bytes, limit),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let asked = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
             Err(Fault::Busy { code: head.status, retry_after: asked.and_then(|text| retry_after(text, now())) })
@@ -292,6 +314,7 @@ fn missing_rule(path: &str, message: &str, impersonates: bool) -> String {
         rest => rest,
     };
     let (resource, verb) = match rest {
+        [resource] if resource.ends_with("reviews") => (*resource, "create"),
         [resource] => (*resource, "list"),
         [resource, ..] => (*resource, "get"),
         [] => ("", "get"),

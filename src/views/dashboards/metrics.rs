@@ -259,6 +259,8 @@ pub const METRICS: &[Metric] = &[
     metric(Serve, "plimsoll_client_requests_total"),
     metric(Serve, "plimsoll_client_seats"),
     metric(Serve, "plimsoll_episode_active"),
+    metric(Serve, "plimsoll_etcd_history_bytes"),
+    metric(Serve, "plimsoll_etcd_live_bytes"),
     metric(Serve, "plimsoll_finding_active"),
     metric(Serve, "plimsoll_guard_operations_total"),
     metric(Serve, "plimsoll_input_lag_seconds"),
