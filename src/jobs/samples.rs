@@ -52,7 +52,7 @@ pub(crate) struct Taken {
     pub(crate) namespaces: Option<BTreeMap<String, Namespace>>,
     /// Requests that wait or execute in any apiserver, and when, where apiservers say it and it is asked for.
     pub(crate) requests: Option<(Micros, Vec<Request>)>,
-    /// Pages of the cluster's apiservers, where they are asked for.
+    /// Metrics pages, where they are asked for.
     pub(crate) pages: Vec<RawPage>,
 }
 
@@ -80,9 +80,11 @@ pub(crate) struct Taker<'a> {
     listed: Option<std::time::Instant>,
     /// Whether the cluster is asked.
     with_cluster: bool,
-    /// Whether its apiservers are asked for the requests that they hold, and their pages given as they are.
+    /// Whether its apiservers are asked for the requests that they hold.
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "requests can be read only from a cluster"))]
-    with_details: bool,
+    with_requests: bool,
+    /// Pages no older than this are given as they are.
+    raw_pages: Micros,
     #[cfg(feature = "live")]
     cluster: Option<crate::sources::live::Cluster>,
 }
@@ -137,16 +139,17 @@ impl<'a> Taker<'a> {
             warned: HashSet::new(),
             listed: None,
             with_cluster: sources.is_empty(),
-            with_details: false,
+            with_requests: false,
+            raw_pages: 0,
             #[cfg(feature = "live")]
             cluster: None,
         }
     }
 
-    /// The same, which asks the cluster or not, whether or not there are sources; if so, also for the requests that its
-    /// apiservers hold, and gives their pages as they are.
-    pub(crate) fn with_cluster(self, with_cluster: bool) -> Self {
-        Self { with_cluster, with_details: with_cluster, ..self }
+    /// The same, which gives pages as they are that are no older than this, and asks the cluster or not, whether or not there are sources; if so,
+    /// also for the requests that its apiservers hold.
+    pub(crate) fn with_pages(self, raw_pages: Micros, with_cluster: bool) -> Self {
+        Self { with_cluster, with_requests: with_cluster, raw_pages, ..self }
     }
 
     /// Whether something is asked for what is now.
@@ -177,7 +180,7 @@ impl<'a> Taker<'a> {
         for source in self.sources {
             self.source(source, &mut taken, &mut pages, &mut errors);
         }
-        let is_first = self.pages(pages, &mut taken.samples, &mut errors);
+        let is_first = self.pages(pages, &mut taken, &mut errors);
         if is_first {
             context.notice("first page of each process: rates (apiserver_rps) start with the next one")?;
         }
@@ -287,7 +290,8 @@ impl<'a> Taker<'a> {
 
     /// Reads pages in order of time, and puts those together that were taken at about the same time: up to where an
     /// instance comes again. Whether there are processes of which no rates are known yet.
-    fn pages(&mut self, mut pages: Vec<Page>, samples: &mut Samples, errors: &mut Vec<String>) -> bool {
+    fn pages(&mut self, mut pages: Vec<Page>, taken: &mut Taken, errors: &mut Vec<String>) -> bool {
+        let since = jiff::Timestamp::now().as_microsecond() - self.raw_pages;
         pages.sort_by(|a, b| (a.page.at, &a.instance).cmp(&(b.page.at, &b.instance)));
         let mut worker = Worker::default();
         let mut bytes = Vec::new();
@@ -295,7 +299,7 @@ impl<'a> Taker<'a> {
         let mut unknown: HashSet<String> = HashSet::new();
         for Page { instance, page } in pages {
             if round.iter().any(|scrape| scrape.instance == instance) {
-                self.finish(&mut round, samples);
+                self.finish(&mut round, &mut taken.samples);
             }
             worker.instance.clone_from(&instance);
             let mut read = PagesRead::default();
@@ -304,6 +308,10 @@ impl<'a> Taker<'a> {
             errors.extend(read.losses.iter().map(ToString::to_string));
             match worker.scrape.take() {
                 Some(scrape) => {
+                    if self.raw_pages > 0 && scrape.at >= since {
+                        let (instance, body) = (instance.clone(), bytes.clone());
+                        taken.pages.push(RawPage { instance, at: scrape.at, body });
+                    }
                     match self.state.rates.take(&scrape) {
                         true => drop(unknown.remove(&instance)),
                         false => drop(unknown.insert(instance)),
@@ -316,7 +324,7 @@ impl<'a> Taker<'a> {
                 None => {}
             }
         }
-        self.finish(&mut round, samples);
+        self.finish(&mut round, &mut taken.samples);
         !unknown.is_empty()
     }
 
@@ -358,10 +366,6 @@ impl<'a> Taker<'a> {
                 Ok(page) => {
                     has_answered = true;
                     let path = format!("{}/metrics", page.instance);
-                    if self.with_details {
-                        let (instance, at, body) = (page.instance.clone(), page.at, page.body.clone());
-                        taken.pages.push(RawPage { instance, at, body });
-                    }
                     pages.push(Page { instance: page.instance, page: PageFile::read(path, page.at, page.body) });
                 }
                 Err(error) => errors.push(error.to_string()),
@@ -386,7 +390,7 @@ impl<'a> Taker<'a> {
                 Err(_) => {}
             }
         }
-        if self.with_details {
+        if self.with_requests {
             taken.requests = requests(cluster, errors);
         }
         if !has_answered {

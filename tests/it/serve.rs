@@ -421,6 +421,16 @@ fn a_cluster_without_logs_is_judged_by_its_metrics() {
     let (status, page) = serving.get("/report");
     assert!(status == 200 && page.to_lowercase().starts_with("<!doctype html>"), "{status}");
     assert_eq!(serving.get("/api/v1/clients").0, 404);
+    // A page by its address is kept and judged as well; those of a capture are of another day.
+    let url = format!("http://127.0.0.1:{}/metrics", lab.ports["plain"]);
+    let capture = sample("quiet/metrics");
+    let serving = Serving::start(&[&url, &capture, "--judge-every", "1s"]);
+    serving.wait(|series| series.get("plimsoll_serve_judge_duration_seconds{}").is_some_and(|took| *took > 0.0));
+    let report = serving.json("/api/v1/report");
+    let inputs: Vec<&str> =
+        report["inputs"].as_array().unwrap().iter().map(|input| input["path"].as_str().unwrap()).collect();
+    assert!(!inputs.is_empty() && inputs.iter().all(|path| path.contains(".pages/127.0.0.1:")), "{inputs:?}");
+    assert_eq!(serving.get("/report").0, 200);
 }
 
 /// Verdicts on cgroups, and forecasts of a store that has a history.
@@ -490,7 +500,7 @@ fn snapshots_of_etcd_are_counted_and_removed() {
     assert_eq!(ours["plimsoll_etcd_live_bytes{resource=configmaps}"], 7000.0);
     assert_eq!(ours["plimsoll_etcd_history_bytes{resource=configmaps}"], 0.0);
     assert_eq!(ours["plimsoll_etcd_keys{group=apps,resource=deployments}"], 7.0);
-    let age = jiff::Timestamp::now().as_second() as f64 - ours["plimsoll_etcd_snapshot_timestamp_seconds{}"];
+    let age = jiff::Timestamp::now().as_microsecond() as f64 / 1e6 - ours["plimsoll_etcd_snapshot_timestamp_seconds{}"];
     assert!((0.0..60.0).contains(&age), "{age}");
     // The next one shows what was written since.
     member.run(&["del", "/registry/configmaps/web/0"]);

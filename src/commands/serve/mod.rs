@@ -188,7 +188,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let shortest = if handing.is_some() { WHILE_AWAY } else { Duration::ZERO };
     let mut logs = Recording::new(shortest).named(&args.hand_over.instance());
     let mut taker =
-        Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store).with_cluster(has_cluster);
+        Taker::new(&args.sources, &args.kube, args.objects_every, &recorder.store).with_pages(pages::KEEP, has_cluster);
     let mut pages = KeptPages::new(&recorder.store, args.judge_every);
     let mut forecasts = Forecasts::new(&recorder.store, args.forecast_every, &context.settings);
     let stop = stop_signal()?;

@@ -1,5 +1,5 @@
-//! Metrics pages of the cluster's apiservers, kept for as long as is judged: episodes and reports are made of them
-//! beside the store's roll-ups.
+//! Metrics pages of the cluster's apiservers and of the sources, kept for as long as is judged: episodes and reports are
+//! made of them beside the store's roll-ups.
 
 use crate::actions::fresh::{folder, replace};
 use crate::jobs::samples::RawPage;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const FOLDER: &str = ".pages";
 
 /// How long a page is kept: what is judged, and what came just before.
-const KEEP: Micros = 4_200 * SECOND;
+pub(super) const KEEP: Micros = 4_200 * SECOND;
 
 /// Compression of a page: a tenth of its size, in milliseconds.
 const LEVEL: i32 = 3;
