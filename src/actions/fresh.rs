@@ -21,6 +21,40 @@ pub fn folder(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
+/// A folder of this process's own among temporary files, which is removed with this.
+#[derive(Debug)]
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Makes one that is called after what it is for; nobody else may look into it.
+    pub fn make(what: &str) -> io::Result<Self> {
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        let mut tries = 0;
+        loop {
+            let path = std::env::temp_dir().join(format!("plimsoll-{what}-{}-{tries}", std::process::id()));
+            match builder.create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // Somebody else's, or of a process of the same number that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
+                Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A file to add to, made if need be; nobody else may read it.
 pub fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();

@@ -146,8 +146,8 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// The same, which gives pages as they are that are no older than this, and asks the cluster or not, whether or not there are sources; if so,
-    /// also for the requests that its apiservers hold.
+    /// The same, which gives pages as they are that are no older than this, and asks the cluster or not, whether or not
+    /// there are sources; if so, also for the requests that its apiservers hold.
     pub(crate) fn with_pages(self, raw_pages: Micros, with_cluster: bool) -> Self {
         Self { with_cluster, with_requests: with_cluster, raw_pages, ..self }
     }

@@ -1,6 +1,7 @@
 //! `plimsoll fleet`: each row says what the commands and the raw data of its cluster say, in each form that sources
 //! have.
 
+use crate::lab::Lab;
 use crate::support::{feed, folder, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -295,4 +296,44 @@ fn what_only_metrics_show_to_break_counts_as_upgrade_counts_it() {
     assert_eq!(upgrade["totals"]["breaks"], 2, "{upgrade}");
     assert_eq!(row["blocked_clients"], upgrade["totals"]["clients_that_break"]);
     assert_eq!(row["blocked_clients"], 1);
+}
+
+/// Contexts of a kubeconfig are clusters as their pages in files are; one that is away hides no other.
+#[test]
+fn contexts_are_asked_as_their_pages_in_files_are_read() {
+    let names = ["1795167937", "1795167967"];
+    let pages = names.map(|at| sample(&format!("quiet/metrics/apiserver-0/{at}.txt.zst")));
+    let lab = Lab::start(&[&pages.join(","), &pages.join(",")]);
+    let kubeconfig = lab.kubeconfig();
+    let home = folder();
+    for (at, page) in names.iter().zip(&pages) {
+        for instance in ["a", "b"] {
+            let to = home.path().join("files").join(instance);
+            std::fs::create_dir_all(&to).unwrap();
+            std::fs::copy(page, to.join(format!("{at}.txt.zst"))).unwrap();
+        }
+    }
+    let files = format!("files={}", home.path().join("files").display());
+    let live = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--for", "2s"];
+    let args = [&["fleet", &files, "--contexts", "ful?,down", "-o", "json"][..], &live].concat();
+    let ran = plimsoll(&args);
+    ran.exits(3);
+    assert!(ran.stderr.contains("down: "), "{}", ran.stderr);
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let (files, full, down) = (row(&document, "files"), row(&document, "context full"), row(&document, "context down"));
+    for field in ["version", "seats_share", "slo_left", "upgrade_to", "blocked_clients", "etcd_share"] {
+        assert_eq!(full[field], files[field], "{field}");
+    }
+    assert_eq!(full["version"], "v1.36.0");
+    assert!(number(&full["slo_left"]) > 0.9, "{full}");
+    let age = |row: &Value| row["data_age"].as_str().unwrap().contains('d');
+    assert!(!age(full) && age(files), "{full} {files}");
+    assert!(down["problem"].as_str().unwrap().contains("localhost"), "{down}");
+    assert_eq!((full["cluster"].as_str(), down["cluster"].as_str()), (Some("full"), Some("down")));
+    // Each apiserver twice, and nothing but metrics.
+    assert_eq!(lab.requests("/metrics").len(), 4);
+    let wrong = plimsoll(&[&["fleet", "--contexts", "prod-*"][..], &live].concat());
+    wrong.exits(2);
+    assert!(wrong.stderr.contains("--contexts prod-*: no such context; the kubeconfig has lab, "), "{}", wrong.stderr);
+    plimsoll(&["fleet"]).exits(2);
 }

@@ -1,5 +1,7 @@
 //! `plimsoll fleet`: many clusters side by side.
 
+#[cfg(feature = "live")]
+mod contexts;
 mod read;
 mod sources;
 
@@ -22,14 +24,20 @@ use sources::NamedCluster;
   plimsoll fleet eu=eu/logs eu=eu/scrapes us=us.tar.zst
   # who breaks with 1.37, and where
   plimsoll fleet stores/ --to 1.37 --sort-by blocked_clients
+  # clusters that answer now
+  plimsoll fleet --contexts 'prod-*'
   # for cron: exit code 1 where a cluster had an outage or incident
   plimsoll fleet stores/ --fail-on critical
 
 What each column tells, and what it needs: docs/commands/fleet.md.")]
 pub struct Args {
     /// Stores of record or serve, roll-ups, bundles, logs, metrics pages: a cluster each; NAME=SOURCE names it.
-    #[arg(value_name = "SOURCE", required = true)]
+    #[cfg_attr(feature = "live", arg(value_name = "SOURCE", required_unless_present = "contexts"))]
+    #[cfg_attr(not(feature = "live"), arg(value_name = "SOURCE", required = true))]
     sources: Vec<String>,
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    live: contexts::ContextFlags,
     /// Version to upgrade to, for BLOCKS [default: the one after each cluster's].
     #[arg(long, value_name = "VERSION", value_parser = found::parse_version)]
     to: Option<Minor>,
@@ -59,6 +67,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let bounds = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let asked = Bounded { bounds, to: args.to, horizon: question::Forecast::default().horizon };
     let named = sources::clusters(&args.sources);
+    #[cfg(feature = "live")]
+    let (named, _pages) = match contexts::take(&args.live, context)? {
+        Some((asked, pages)) => ([named, asked].concat(), Some(pages)),
+        None => (named, None),
+    };
     let outcomes = read_all(&named, &asked, context);
     let mut clusters = Vec::new();
     let mut inputs = Vec::new();
@@ -70,7 +83,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             context.lost(format!("{}: {}", cluster.name, cluster.problem))?;
         }
         inputs.push(InputReport {
-            path: own.sources.join(" "),
+            path: own.shown(),
             kind: "cluster",
             records: cluster.clients.iter().flatten().map(|client| client.requests).sum(),
             skipped: losses.len() as u64,
@@ -98,10 +111,15 @@ fn read_all(named: &[NamedCluster], asked: &Bounded, context: &Context<'_>) -> V
 }
 
 fn read_one(own: &NamedCluster, asked: &Bounded, settings: &Settings, now: Micros) -> Outcome {
+    if let Some(problem) = &own.problem {
+        let name = own.name.clone().unwrap_or_default();
+        return (ClusterState::unread(name, own.shown(), problem.clone()), Vec::new());
+    }
     let ask = |context: &mut Context<'_>| {
         context.report_losses_once();
         let read = read::read(own, asked, context);
-        (read, context.losses().map(str::to_owned).collect::<Vec<String>>())
+        let losses = own.losses.iter().map(String::as_str).chain(context.losses());
+        (read, losses.map(str::to_owned).collect::<Vec<String>>())
     };
     let ((read, losses), _) = silent(settings, now, ask);
     match read {
@@ -109,7 +127,7 @@ fn read_one(own: &NamedCluster, asked: &Bounded, settings: &Settings, now: Micro
         Err(error) => {
             let name = own.name.clone().unwrap_or_else(|| read::place(own));
             let problem = error.message().unwrap_or_else(|| "could not be read".to_owned());
-            (ClusterState::unread(name, own.sources.join(" "), problem), losses)
+            (ClusterState::unread(name, own.shown(), problem), losses)
         }
     }
 }

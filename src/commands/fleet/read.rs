@@ -56,7 +56,7 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
     load.rollup.clone_from(&rollup);
     load.course(None);
     let is_judged = [Source::Audit, Source::Metrics].into_iter().any(|kind| load.has(kind));
-    let episodes = load.judge(None, &Answers::default(), &own.sources.join(" "));
+    let episodes = load.judge(None, &Answers::default(), &own.shown());
     let episodes = Some(episodes).filter(|all| is_judged && !(all.is_empty() && load.is_short));
     let rollup = rollup.filter(|own| own.span.is_some());
     let mut span = together(load.span, rollup.as_ref().and_then(|own| own.span));
@@ -71,7 +71,7 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
     let limits = limits(&stores, asked, context);
     Ok(ClusterState::new(ClusterInput {
         name: own.name.clone().unwrap_or_else(|| called(&load, own)),
-        source: own.sources.join(" "),
+        source: own.shown(),
         owner: load.owner.clone(),
         version,
         span,

@@ -10,6 +10,24 @@ pub(super) struct NamedCluster {
     /// What the command line calls it; `None`: what its data does.
     pub(super) name: Option<String>,
     pub(super) sources: Vec<String>,
+    /// What to call the sources, where their paths say nothing.
+    pub(super) shown: Option<String>,
+    /// Why there is nothing to read.
+    pub(super) problem: Option<String>,
+    /// What is missing from the sources.
+    pub(super) losses: Vec<String>,
+}
+
+impl NamedCluster {
+    fn new(name: Option<&str>, source: String) -> Self {
+        let name = name.map(str::to_owned);
+        Self { name, sources: vec![source], shown: None, problem: None, losses: Vec::new() }
+    }
+
+    /// What is read, in words.
+    pub(super) fn shown(&self) -> String {
+        self.shown.clone().unwrap_or_else(|| self.sources.join(" "))
+    }
 }
 
 /// The clusters that arguments name, in their order: `NAME=SOURCE`, several of one name being one cluster; a folder of
@@ -20,12 +38,9 @@ pub(super) fn clusters(arguments: &[String]) -> Vec<NamedCluster> {
         match named(argument) {
             Some((name, source)) => match all.iter_mut().find(|own| own.name.as_deref() == Some(name)) {
                 Some(own) => own.sources.push(source.to_owned()),
-                None => {
-                    all.push(NamedCluster { name: Some(name.to_owned()), sources: vec![source.to_owned()] });
-                }
+                None => all.push(NamedCluster::new(Some(name), source.to_owned())),
             },
-            None => all
-                .extend(within(argument).into_iter().map(|source| NamedCluster { name: None, sources: vec![source] })),
+            None => all.extend(within(argument).into_iter().map(|source| NamedCluster::new(None, source))),
         }
     }
     all

@@ -13,7 +13,7 @@ mod published;
 mod reviews;
 mod snapshots;
 
-use crate::actions::fresh;
+use crate::actions::fresh::Temporary;
 use crate::actions::hand_over::Recipient;
 use crate::actions::web::WebServer;
 use crate::analysis::list_route::Minor;
@@ -156,9 +156,11 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     // A store of its own goes with the process.
     let temporary = match &args.store {
         Some(_) => None,
-        None => Some(Temporary::make()?),
+        None => Some(
+            Temporary::make("serve").map_err(|error| Error::Input(format!("{error}; choose a folder with --store")))?,
+        ),
     };
-    let folder = args.store.as_deref().unwrap_or_else(|| temporary.as_ref().map_or(Path::new(""), |own| &own.0));
+    let folder = args.store.as_deref().unwrap_or_else(|| temporary.as_ref().map_or(Path::new(""), Temporary::path));
     let mut recorder = Recorder::open(folder, &args.keep)?;
     let posted = Arc::new(Posted::open(folder)?);
     let sources: Vec<String> = args.sources.iter().cloned().chain([posted.source()]).collect();
@@ -298,25 +300,4 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 fn is_plain_name(name: &str, max_bytes: usize) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !name.is_empty() && name.len() <= max_bytes && !name.starts_with('.') && name.chars().all(is_plain)
-}
-
-/// A folder that is removed with this.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn make() -> Result<Self, Error> {
-        let folder = std::env::temp_dir().join(format!("plimsoll-serve-{}", std::process::id()));
-        let failed = |error: std::io::Error| {
-            Error::Input(format!("{}: {error}; choose a folder with --store", folder.display()))
-        };
-        fresh::is_free(&folder).map_err(failed)?;
-        fresh::folder(&folder).map_err(failed)?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

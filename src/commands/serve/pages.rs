@@ -1,5 +1,5 @@
-//! Metrics pages of the cluster's apiservers and of the sources, kept for as long as is judged: episodes and reports are
-//! made of them beside the store's roll-ups.
+//! Metrics pages of the cluster's apiservers and of the sources, kept for as long as is judged: episodes and reports
+//! are made of them beside the store's roll-ups.
 
 use crate::actions::fresh::{folder, replace};
 use crate::jobs::samples::RawPage;

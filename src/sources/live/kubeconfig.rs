@@ -69,6 +69,12 @@ pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<C
     Ok(ClusterAccess { name, config, proxy })
 }
 
+/// The contexts of the kubeconfig, in its order.
+pub(super) fn contexts(asked: Option<&Path>, around: &Surroundings<'_>) -> Result<Vec<String>, LiveError> {
+    let read = read(asked, around)?;
+    Ok(read.into_iter().flat_map(|(kubeconfig, _)| kubeconfig.contexts).map(|context| context.name).collect())
+}
+
 /// The merged kubeconfig, and what to call it in a message; `None` for the pod's own cluster.
 fn read(asked: Option<&Path>, around: &Surroundings<'_>) -> Result<Option<(Kubeconfig, String)>, LiveError> {
     let asked = asked.filter(|path| !path.as_os_str().is_empty());

@@ -21,7 +21,7 @@ pub(in crate::sources) use error::foreign;
 use crate::model::time::Micros;
 use request::{Ask, Endpoint, RequestPolicy};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -132,6 +132,12 @@ impl fmt::Debug for Cluster {
             .field("apiservers", &self.apiservers)
             .finish_non_exhaustive()
     }
+}
+
+/// The contexts of this kubeconfig, or of the one that kubectl would read; none in a pod without one.
+pub fn contexts(kubeconfig: Option<&Path>) -> Result<Vec<String>, LiveError> {
+    let around = kubeconfig::Surroundings { variable: &|name| std::env::var_os(name), home: std::env::home_dir() };
+    kubeconfig::contexts(kubeconfig, &around)
 }
 
 impl Cluster {
