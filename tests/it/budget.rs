@@ -94,6 +94,42 @@ fn counts_are_those_of_python() {
     assert_eq!((seen.len(), nothing), (8, Vec::new()));
 }
 
+/// A small controller against a kube-apiserver with the flags of envtest: what is counted is what it knows it sent.
+#[test]
+fn a_run_of_envtest_is_counted_as_it_was_sent() {
+    let truth: Value = serde_json::from_str(&std::fs::read_to_string(sample("envtest/truth.json")).unwrap()).unwrap();
+    let user = truth["client"].as_str().unwrap();
+    let place = folder();
+    let limits = r#"{fullLists: 0, startupLists: 4, watchesWithoutBookmarks: 1, requestsPerMinute: 30,
+        noOpWrites: 7, earlyRetries: 0, deprecatedAPIs: 0}"#;
+    let file = write(place.path(), "budget.yaml", budget(user, limits));
+    let log = sample("envtest/audit.log.zst");
+    let ran = plimsoll(&["budget", "check", &file, &log, "-o", "json"]);
+    ran.exits(1);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let mine = rows(&report);
+    for rule in [
+        "fullLists",
+        "startupLists",
+        "watchesWithoutBookmarks",
+        "requestsPerMinute",
+        "noOpWrites",
+        "earlyRetries",
+        "deprecatedAPIs",
+    ] {
+        assert_eq!(
+            mine[&(rule.to_owned(), String::new())]["counted"].as_f64(),
+            truth["rules"][rule].as_f64(),
+            "{rule}"
+        );
+    }
+    let requests =
+        plimsoll(&["traffic", &log, "--by", "verb", "--where", &format!("user={user}"), "-o", "json"]).json(0);
+    for row in requests["rows"].as_array().unwrap() {
+        assert_eq!(row["requests"], truth["verbs"][row["verb"].as_str().unwrap()], "{row}");
+    }
+}
+
 fn args_of<'a>(logs: &'a [String], pages: &'a [String]) -> Vec<&'a str> {
     logs.iter().chain(pages).map(String::as_str).collect()
 }

@@ -56,15 +56,26 @@ for path in args.logs:
         events.append(event)
 events.sort(key=lambda event: (event["at"], event["received"]))
 
-# A long-running request is its end, or its start where the log has no end of it.
+# A long-running request is its end, or its start where the log has no end of it. A watch is its start, and its end only if it failed, or where
+# the log has no starts.
 ended = collections.Counter(event["auditID"] for event in events if event["stage"] != "ResponseStarted")
-requests = [event for event in events if event["stage"] != "ResponseStarted" or not ended[event["auditID"]]]
+starts = any(event["verb"] == "watch" and event["stage"] == "ResponseStarted" for event in events)
+
+
+def counts(event):
+    is_start = event["stage"] == "ResponseStarted"
+    if event["verb"] == "watch" and starts:
+        return is_start or event.get("responseStatus", {}).get("code", 0) >= 400
+    return not is_start or not ended[event["auditID"]]
+
+
+requests = [event for event in events if counts(event)]
 
 begin = events[0]["at"]
-# The first minute in tiles of ten seconds.
-in_startup = lambda at: at // 10**7 * 10**7 < begin + 60 * 10**6
+# The first minute in tiles of ten seconds: no more than a minute.
+in_startup = lambda at: at < begin // 10**7 * 10**7 + 60 * 10**6
 used = collections.defaultdict(collections.Counter)
-startup, addresses, deprecated = 0, set(), 0
+startup, addresses = 0, set()
 writes = collections.Counter()
 last = {}
 for event in requests:
@@ -90,8 +101,6 @@ for event in requests:
         reference = event["objectRef"]
         key = tuple(reference.get(name, "") for name in ("apiGroup", "resource", "subresource", "namespace", "name"))
         writes[(slot(at, 60), key, event.get("userAgent", "").split("/")[0])] += 1
-    if event.get("annotations", {}).get("k8s.io/deprecated") == "true":
-        deprecated += 1
     if event["stage"] != "ResponseStarted":
         key = (event["sourceIPs"][-1], event.get("userAgent", "").split("/")[0], verb, event["requestURI"])
         before = last.get(key)
@@ -99,6 +108,10 @@ for event in requests:
         if before and before.get("responseStatus", {}).get("code") == 429 and 0 <= gap < 10**6:
             used["earlyRetries"][slot(at, 3600)] += 1
         last[key] = event
+
+# In all, whenever they were opened.
+once = [event for event in events if event["stage"] != "ResponseStarted" or not ended[event["auditID"]]]
+deprecated = sum(event.get("annotations", {}).get("k8s.io/deprecated") == "true" for event in once)
 
 most = lambda rule: max(used[rule].values(), default=0)
 found = {rule: most(rule) for rule in ("fullLists", "watchesWithoutBookmarks", "requestsPerMinute", "earlyRetries")}
@@ -130,7 +143,8 @@ if args.pages:
         or event.get("objectRef", {}).get("resource", "") in ("", "events")
         or event.get("objectRef", {}).get("apiGroup") in ("coordination.k8s.io", "authorization.k8s.io")
     )
-    middle = lambda event: event["at"] // 10**7 * 10**7 + 5 * 10**6
-    sent = sum(not beside(event) and start <= middle(event) < end for event in requests)
+    # Tiles that lie in that time in part, too.
+    tile = lambda event: event["at"] // 10**7 * 10**7
+    sent = sum(not beside(event) and tile(event) < end and tile(event) + 10**7 > start for event in requests)
     found["requestsPerReconcile"] = sent / done
 print(json.dumps(found))

@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 
 /// The client's first minute, in µs: LISTs within it are those of its start.
 const STARTUP: Micros = 60 * SECOND;
+/// In tiles it lasts at least for this, in µs.
+const SHORTEST_STARTUP: Micros = 50 * SECOND;
 /// Seconds of the slots in which rules count.
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
@@ -119,6 +121,20 @@ fn begins_list(row: &TrafficRow<'_>) -> bool {
         || row.verb == "watch" && row.shape.is_some_and(|shape| shape.initial_events)
 }
 
+/// Requests that began in the tile of a row: a watch counts when it is opened, where the log shows that, since it may
+/// last for minutes.
+fn begun(row: &TrafficRow<'_>, are_starts_logged: bool) -> u64 {
+    let is_opened_here = row.verb == "watch" && are_starts_logged && row.code.is_none_or(|code| code < 400);
+    if is_opened_here { row.latency().count() } else { row.requests }
+}
+
+/// When the client's first minute ends that begins at `begin`: at the end of a tile, and no later than a minute after
+/// it, unless tiles are so long that hardly anything of it would be left.
+fn startup_end(begin: Micros, tile: i64) -> Micros {
+    let tile = tile.max(1) * SECOND;
+    (begin.div_euclid(tile) * tile + STARTUP).max(begin + SHORTEST_STARTUP)
+}
+
 /// Whether it is an update or a patch.
 fn is_write(row: &TrafficRow<'_>) -> bool {
     matches!(row.verb, "update" | "patch")
@@ -141,7 +157,7 @@ pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wan
         return nothing;
     };
     let mut usage = Usage { span: Some(span), ..Usage::default() };
-    count(&own, span.0, &mut usage);
+    count(&own, startup_end(span.0, clients.tile), &mut usage);
     look_for_gaps(&own, clients, &mut usage);
     if rollup.without().any(|table| table == "writes") {
         let what = "the roll-up is of an older version, without writes by minute";
@@ -161,8 +177,10 @@ pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wan
     usage
 }
 
-/// Counts what the client did; `begin` is its first `at`.
-fn count(own: &[&Profile<'_>], begin: Micros, usage: &mut Usage) {
+/// Counts what the client did; up to `started` it started.
+fn count(own: &[&Profile<'_>], started: Micros, usage: &mut Usage) {
+    let is_start = |row: &TrafficRow<'_>| row.verb == "watch" && row.latency().count() > 0;
+    let are_starts_logged = own.iter().flat_map(|profile| profile.rows()).any(is_start);
     let mut addresses = Addresses::default();
     own.iter().for_each(|profile| addresses.merge(&profile.addresses));
     let copies = addresses.count().max(1) as f64;
@@ -172,8 +190,8 @@ fn count(own: &[&Profile<'_>], begin: Micros, usage: &mut Usage) {
         for ((group, resource), one) in &profile.uses {
             let resource = qualified(group, resource);
             for row in &one.rows {
-                let (hour, count) = (row.tile.div_euclid(HOUR), row.requests as f64);
-                let is_startup = row.tile * SECOND < begin + STARTUP;
+                let (hour, count) = (row.tile.div_euclid(HOUR), begun(row, are_starts_logged) as f64);
+                let is_startup = row.tile * SECOND < started;
                 usage.of_mut(Rule::RequestsPerMinute).add(&resource, row.tile.div_euclid(MINUTE), count);
                 if is_startup && begins_list(row) {
                     usage.of_mut(Rule::StartupLists).add(&resource, 0, count / copies);
@@ -278,9 +296,9 @@ fn reconciles(facts: &Facts, wanted: &Wanted<'_>, own: &[&Profile<'_>], tile: i6
     };
     let from = places.iter().map(|place| begin(&facts.instances[*place])).min().unwrap_or(0);
     let to = places.iter().map(|place| facts.instances[*place].to).max().unwrap_or(0);
-    // A tile counts where its middle lies in the time.
-    let middle = |row: &TrafficRow<'_>| row.tile * SECOND + tile * SECOND / 2;
+    // A tile counts in full that lies in the time in part: at the end of a run in CI the page is the last request.
+    let is_in = |row: &&TrafficRow<'_>| row.tile * SECOND < to && (row.tile + tile) * SECOND > from;
     let rows = own.iter().flat_map(|profile| profile.rows());
-    let sent: u64 = rows.filter(|row| is_work(row) && (from..to).contains(&middle(row))).map(|row| row.requests).sum();
+    let sent: u64 = rows.filter(|row| is_work(row) && is_in(row)).map(|row| row.requests).sum();
     Ratio::PerItem(sent as f64 / done)
 }
