@@ -64,8 +64,8 @@ starts = any(event["verb"] == "watch" and event["stage"] == "ResponseStarted" fo
 
 def counts(event):
     is_start = event["stage"] == "ResponseStarted"
-    if event["verb"] == "watch" and starts:
-        return is_start or event.get("responseStatus", {}).get("code", 0) >= 400
+    if event["verb"] == "watch" and starts and event.get("responseStatus", {}).get("code", 0) < 400:
+        return is_start
     return not is_start or not ended[event["auditID"]]
 
 
