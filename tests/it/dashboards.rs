@@ -441,13 +441,27 @@ fn the_same_rules_are_in_the_object_of_the_operator() {
     assert_eq!(groups(&object["spec"]), plain);
     // What is scraped by the monitors is all that the control plane exports of the table.
     let monitors = read("kube-prometheus/servicemonitors.yaml");
+    assert!(monitors.len() == 5 && monitors.iter().all(|monitor| monitor["kind"] == "ServiceMonitor"));
     let kept: Vec<&str> = monitors
         .iter()
-        .map(|monitor| {
-            assert_eq!(monitor["kind"], "ServiceMonitor");
-            text(&monitor["spec"]["endpoints"][0]["metricRelabelings"][0], "regex")
-        })
+        .map(|monitor| &monitor["spec"]["endpoints"][0]["metricRelabelings"][0])
+        .filter(|kept| kept.is_object())
+        .map(|kept| text(kept, "regex"))
         .collect();
+    assert_eq!(kept.len(), 4, "all but serve's");
+    // Its selector finds the Service that samples/deploy makes.
+    let service = std::fs::read_to_string(root().join("samples/deploy/serve.yaml")).unwrap();
+    let own = &monitors[4]["spec"];
+    for (is, wanted) in [
+        (
+            &own["selector"]["matchLabels"]["app.kubernetes.io/name"],
+            "  labels: { app.kubernetes.io/name: plimsoll-serve }",
+        ),
+        (&own["namespaceSelector"]["matchNames"][0], "  namespace: plimsoll\n"),
+        (&own["endpoints"][0]["port"], "{ name: https, port: 9797"),
+    ] {
+        assert!(service.contains(wanted) && wanted.contains(is.as_str().unwrap()), "{is}: {wanted}");
+    }
     let is_kept = |name: &str| kept.iter().any(|regex| regex.split(['(', ')', '|']).any(|word| word == name));
     for name in ["apiserver_request_total", "etcd_server_has_leader", "scheduler_pending_pods", "workqueue_depth"] {
         assert!(is_kept(name), "{name}");

@@ -87,7 +87,7 @@ struct Scraped {
     sources: &'static [Source],
 }
 
-const SCRAPED: [Scraped; 4] = [
+const SCRAPED: [Scraped; 5] = [
     Scraped {
         name: "apiserver",
         namespace: "default",
@@ -120,6 +120,15 @@ const SCRAPED: [Scraped; 4] = [
         server_name: None,
         sources: &[Source::Controllers, Source::Scheduler, Source::Process],
     },
+    // As samples/deploy runs it.
+    Scraped {
+        name: "serve",
+        namespace: "plimsoll",
+        labels: &[("app.kubernetes.io/name", "plimsoll-serve")],
+        port: "https",
+        server_name: None,
+        sources: &[Source::Serve],
+    },
 ];
 
 /// ServiceMonitors for those who do not scrape these components yet: they keep what boards and rules use, and nothing
@@ -134,19 +143,17 @@ fn service_monitor(own: &Scraped) -> Value {
     let labels: Map<String, Value> =
         own.labels.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
     let kept = format!("({})(_bucket|_sum|_count)?", names.join("|"));
-    let mut endpoint = json!({
-        "port": own.port,
-        "interval": "30s",
-        "metricRelabelings": [
-            {"action": "keep", "sourceLabels": ["__name__"], "regex": kept},
-        ]
-    });
+    let mut endpoint = json!({"port": own.port, "interval": "30s"});
+    // What serve exports is bounded by itself.
+    if own.sources != [Source::Serve] {
+        endpoint["metricRelabelings"] = json!([{"action": "keep", "sourceLabels": ["__name__"], "regex": kept}]);
+    }
     if own.port != "http-metrics" {
         endpoint["scheme"] = json!("https");
         endpoint["bearerTokenFile"] = json!("/var/run/secrets/kubernetes.io/serviceaccount/token");
         endpoint["tlsConfig"] = match own.server_name {
             Some(name) => json!({"caFile": "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", "serverName": name}),
-            // They make a certificate for themselves when they start.
+            // They make a certificate for themselves when they start, or whoever runs them does.
             None => json!({"insecureSkipVerify": true}),
         };
     }
