@@ -175,7 +175,7 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
 
 /// The baseline and the time of an episode of a source.
 fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[WindowBounds; 2], Error> {
-    let (episodes, _) = load::episodes(&[source.to_owned()], (None, None), context)?;
+    let episodes = load::episodes(&[source.to_owned()], (None, None), context)?.episodes;
     let is_it = |own: &&Episode| wanted == HEAVIEST || own.id == wanted;
     let Some(own) = episodes.iter().find(is_it) else {
         return Err(Error::Usage(if episodes.is_empty() {

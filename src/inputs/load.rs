@@ -349,12 +349,19 @@ impl Load {
     }
 }
 
-/// The episodes of sources within these bounds, the heaviest first, and the clusters that they are of.
-pub(crate) fn episodes(
-    sources: &[String],
-    within: Bounds,
-    context: &mut Context<'_>,
-) -> Result<(Vec<Episode>, Vec<String>), Error> {
+/// What sources were judged to hold.
+#[derive(Debug, Default)]
+pub(crate) struct JudgedEpisodes {
+    /// The heaviest first.
+    pub(crate) episodes: Vec<Episode>,
+    /// The clusters that they are of.
+    pub(crate) clusters: Vec<String>,
+    /// Whether there was enough to judge: of nothing it can't be said that nothing happened.
+    pub(crate) is_judged: bool,
+}
+
+/// The episodes of sources within these bounds.
+pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
     let (mut load, found) = Load::look(sources, within, context)?;
     load.pages(found, context)?;
     load.rollup = load.rollup(context)?;
@@ -363,7 +370,8 @@ pub(crate) fn episodes(
     let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
     let heaviest = load.heaviest.map(|place| episodes.remove(place));
     episodes.sort_by_key(|own| own.grade);
-    Ok((heaviest.into_iter().chain(episodes).collect(), load.clusters))
+    let is_judged = !load.is_short;
+    Ok(JudgedEpisodes { episodes: heaviest.into_iter().chain(episodes).collect(), clusters: load.clusters, is_judged })
 }
 
 /// When what was found ends: by the ends of logs, the times of pages and what roll-ups say of themselves; nothing is

@@ -334,6 +334,10 @@ fn contexts_are_asked_as_their_pages_in_files_are_read() {
     assert_eq!(lab.requests("/metrics").len(), 4);
     let wrong = plimsoll(&[&["fleet", "--contexts", "prod-*"][..], &live].concat());
     wrong.exits(2);
-    assert!(wrong.stderr.contains("--contexts prod-*: no such context; the kubeconfig has lab, "), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("--contexts 'prod-*': no such context; the kubeconfig has lab, "),
+        "{}",
+        wrong.stderr
+    );
     plimsoll(&["fleet"]).exits(2);
 }

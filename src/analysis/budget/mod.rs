@@ -226,7 +226,9 @@ fn count(own: &[&Profile<'_>], started: Micros, usage: &mut Usage) {
 fn look_for_gaps(own: &[&Profile<'_>], clients: &Clients<'_>, usage: &mut Usage) {
     let has = |is: &dyn Fn(&TrafficRow<'_>) -> bool| clients.list.iter().any(|profile| profile.rows().any(is));
     let (lists, watches) = (has(&|row| row.verb == "list"), has(&|row| row.verb == "watch"));
-    let hidden = |verb: &str| format!("nobody's {verb} requests are in the log: its audit policy leaves them out");
+    let hidden = |verb: &str| {
+        format!("nobody's {verb} requests are in the log: its audit policy, or whoever filtered it, leaves them out")
+    };
     if !lists && !watches {
         usage.of_mut(Rule::StartupLists).lacks(hidden("list"));
     }

@@ -29,11 +29,12 @@ fn table(rows: Vec<Vec<Value>>) -> Table {
     Table { name: "episodes".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() }
 }
 
-/// All episodes, in order of time.
-pub fn report(episodes: &[Episode]) -> Report {
+/// All episodes, in order of time; whether there was enough to judge.
+pub fn report(episodes: &[Episode], is_judged: bool) -> Report {
     let of = |grade: Grade| episodes.iter().filter(|own| own.grade == grade).count() as u64;
     let ongoing = episodes.iter().filter(|own| own.state == State::Ongoing).count() as u64;
     let lead = match episodes.len() as u64 {
+        0 if !is_judged => "Unknown whether there was an episode: fewer than a minute of requests to judge.".to_owned(),
         0 => "No episode found: requests, latency and errors stayed near their baseline.".to_owned(),
         count => format!("{}, {ongoing} ongoing.", counted(count, "episode")),
     };

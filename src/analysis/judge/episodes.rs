@@ -33,11 +33,6 @@ const ALIKE: f64 = 4.0;
 const OPEN: Micros = 10 * SECOND;
 /// Requests of which so many fail are an outage.
 const OUTAGE_ERRORS: f64 = 0.5;
-/// The part of all requests that has to be slow for an incident, and of one class alone.
-const FELT: f64 = 0.01;
-const FELT_OF_CLASS: f64 = 0.1;
-/// So many bad requests make an incident.
-const MIN_BAD: f64 = 10.0;
 /// The whole load, not only a part of it, has grown so many times in a surge.
 const SURGE_TIMES: f64 = 1.5;
 /// A surge lasts so long at least, in µs.
@@ -59,6 +54,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Whether it is a part of the log that is missing, as far as anything shows.
+    pub fn is_hole(&self) -> bool {
+        self.grade == Grade::Degraded && self.deviations.iter().any(|own| own.signal == Signal::Silence)
+    }
+
     /// Of one deviation.
     fn new(own: Deviation, grade: Grade) -> Self {
         Self { span: own.span, slack: own.slack, state: State::Ended, grade, deviations: vec![own] }
@@ -164,16 +164,17 @@ fn restarts(vitals: &Vitals, pause: Micros, is_alone: bool) -> Vec<Deviation> {
 
 /// Episodes, in order of time.
 pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Option<&Vitals>) -> Vec<Draft> {
-    let (mut felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
-    let (slower, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal == Signal::Slower);
-    let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
     let is_alone = series.iter().all(|own| own.by_instance.len() < 2);
     let pages = series.iter().find(|own| own.source == Source::Metrics);
     let pause = pages.map_or(0, |own| own.grid.tile);
-    let (stops, new) = vitals
-        .map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone))
-        .into_iter()
-        .partition::<Vec<_>, _>(|own| own.signal.is_felt());
+    let restarts = vitals.map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone));
+    let all: Vec<Deviation> = deviations.iter().chain(&restarts).cloned().collect();
+    let (holes, deviations): (Vec<_>, Vec<_>) =
+        deviations.into_iter().partition(|own| silences::is_hole(own, &all, series));
+    let (mut felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
+    let (slower, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal == Signal::Slower);
+    let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
+    let (stops, new) = restarts.into_iter().partition::<Vec<_>, _>(|own| own.signal.is_felt());
     felt.extend(stops);
     away.extend(new);
     let mut drafts: Vec<Draft> = Vec::new();
@@ -218,6 +219,15 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     let mut alone: Vec<Draft> = slower.into_iter().filter(is_new).map(|own| Draft::new(own, Grade::Degraded)).collect();
     alone.iter_mut().for_each(|draft| settle(draft, series));
     joined.extend(alone);
+    // So is a part of the log that is missing.
+    for (span, members) in groups(holes, PAUSE) {
+        if joined.iter().all(|draft| overlap(draft.span, span) == 0) {
+            let mut draft = Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
+            settle(&mut draft, series);
+            draft.grade = Grade::Degraded;
+            joined.push(draft);
+        }
+    }
     joined.sort_by_key(|draft| draft.span);
     joined
 }
@@ -294,15 +304,8 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     draft.state = if draft.span.1 + draft.slack.min(OPEN) >= end { State::Ongoing } else { State::Ended };
     let seconds = |own: &Deviation| (own.span.1 - own.span.0) as f64 / SECOND as f64;
     let is_outage = |own: &Deviation| match own.signal {
-        Signal::Silence | Signal::WritesStop => silences::is_felt(own, &draft.deviations, series),
+        Signal::Silence | Signal::WritesStop => true,
         Signal::Errors => own.level >= OUTAGE_ERRORS && seconds(own) >= 10.0,
-        _ => false,
-    };
-    let is_felt = |own: &Deviation| match own.signal {
-        Signal::SlowThroughout => true,
-        Signal::Slow(None) => own.level >= FELT && own.weight >= MIN_BAD,
-        Signal::Slow(Some(_)) | Signal::FailedWrites => own.level >= FELT_OF_CLASS && own.weight >= MIN_BAD,
-        Signal::Errors | Signal::Throttled => own.level >= FELT && own.weight >= MIN_BAD,
         _ => false,
     };
     let is_lost = |own: &Deviation| {
@@ -310,7 +313,7 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     };
     draft.grade = if draft.deviations.iter().any(is_outage) {
         Grade::Outage
-    } else if draft.deviations.iter().any(is_felt) {
+    } else if draft.deviations.iter().any(Deviation::is_impact) {
         Grade::Incident
     } else if draft.deviations.iter().any(is_lost) {
         Grade::Degraded

@@ -112,6 +112,25 @@ pub struct Deviation {
     pub weight: f64,
 }
 
+/// The part of all requests that has to be bad for an impact, and of one class alone.
+const FELT: f64 = 0.01;
+const FELT_OF_CLASS: f64 = 0.1;
+/// So many bad requests make an impact.
+const MIN_BAD: f64 = 10.0;
+
+impl Deviation {
+    /// Whether enough requests are slow, fail or are throttled that users notice.
+    pub fn is_impact(&self) -> bool {
+        let is_much = |least: f64| self.level >= least && self.weight >= MIN_BAD;
+        match self.signal {
+            Signal::SlowThroughout => true,
+            Signal::Slow(None) | Signal::Errors | Signal::Throttled => is_much(FELT),
+            Signal::Slow(Some(_)) | Signal::FailedWrites => is_much(FELT_OF_CLASS),
+            _ => false,
+        }
+    }
+}
+
 /// Where within its first and last interval a deviation begins and ends: as far as these intervals are like those
 /// inside, and the ones next to them.
 pub(super) fn edges(series: &RequestSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {

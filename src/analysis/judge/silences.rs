@@ -31,17 +31,22 @@ pub(super) fn without_holes(all: Vec<Deviation>, series: &[RequestSeries]) -> Ve
     all.into_iter().filter(|own| !is_in_hole(own)).collect()
 }
 
-/// Whether anything but the silence itself shows that requests were not answered: pages, or what clients do after it.
-pub(super) fn is_felt(own: &Deviation, others: &[Deviation], series: &[RequestSeries]) -> bool {
-    let silence = others.iter().find(|other| other.signal == Signal::Silence && is_same(other.span, own.span));
+/// Whether all that shows a silence is that a log has no events: no page, no request that failed, waited or was
+/// throttled near it, no restart, and nobody who connects again.
+pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
+    if !is_silence(&own.signal) || own.source != Source::Audit {
+        return false;
+    }
     // Writes alone may stop, and reads show that the log goes on.
-    let Some(silence) = silence.filter(|silence| silence.source == Source::Audit) else { return true };
+    let of_all = |other: &&Deviation| other.signal == Signal::Silence && is_same(other.span, own.span);
+    let Some(silence) = all.iter().find(of_all) else { return false };
     let pages = series.iter().find(|own| own.source == Source::Metrics);
     if pages.and_then(|pages| part_of_usual(pages, silence.span)).is_some_and(|part| part < GOES_ON) {
-        return true;
+        return false;
     }
-    let is_other = |other: &Deviation| other.signal.is_away() || other.signal.is_felt() && !is_silence(&other.signal);
-    others.iter().any(is_other) || series.iter().any(|own| reconnect(own, silence.span.1))
+    let is_near = |other: &Deviation| other.span.0 <= silence.span.1 + SAME && silence.span.0 <= other.span.1 + SAME;
+    let shows = |other: &Deviation| is_near(other) && (other.signal.is_away() || other.is_impact());
+    !all.iter().any(shows) && !series.iter().any(|own| reconnect(own, silence.span.1))
 }
 
 fn is_silence(signal: &Signal) -> bool {
@@ -52,13 +57,15 @@ fn is_same(a: Span, b: Span) -> bool {
     (a.0 - b.0).abs() <= SAME && (a.1 - b.1).abs() <= SAME
 }
 
-/// Requests within a time by those that are usual; `None` where no interval lies wholly within it.
+/// Requests within a time by those that are usual; `None` where intervals that lie wholly within it are less than half
+/// of it.
 fn part_of_usual(series: &RequestSeries, span: Span) -> Option<f64> {
     let grid = series.grid;
     let within = (0..series.tiles.len()).filter(|at| span.0 <= grid.start(*at) && grid.start(at + 1) <= span.1);
     let (count, seconds) = within
         .fold((0.0, 0.0), |(count, seconds), at| (count + series.tiles[at].all().requests, seconds + grid.seconds(at)));
-    (seconds > 0.0).then(|| count / (series.typical_rate() * seconds).max(1.0))
+    (seconds * 2.0 >= (span.1 - span.0) as f64 / SECOND as f64)
+        .then(|| count / (series.typical_rate() * seconds).max(1.0))
 }
 
 /// Whether many more watches than usual start when a silence has ended.

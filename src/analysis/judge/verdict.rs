@@ -158,7 +158,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         if input.given.is_empty() && is_only_slower && !is_slower(&case) {
             continue;
         }
-        let causes = candidates(&case);
+        let causes = if draft.is_hole() { Vec::new() } else { candidates(&case) };
         let grade = if draft.grade == Grade::Surge && is_slower(&case) { Grade::Degraded } else { draft.grade };
         judged.push(Episode {
             from: draft.span.0,

@@ -58,7 +58,8 @@ pub(super) fn take(
     let is_meant = |name: &&String| flags.contexts.iter().any(|own| own.matches(name));
     let names: Vec<String> = all.iter().filter(is_meant).cloned().collect();
     if let Some(none) = flags.contexts.iter().find(|own| !all.iter().any(|name| own.matches(name))) {
-        return Err(Error::Usage(format!("--contexts {none}: no such context; the kubeconfig has {}", all.join(", "))));
+        let known = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        return Err(Error::Usage(format!("--contexts '{none}': no such context; the kubeconfig has {known}")));
     }
     let home = Temporary::make("fleet").map_err(|error| Error::Input(error.to_string()))?;
     let place = |(at, name): (usize, String)| Place { name, folder: home.path().join(at.to_string()) };

@@ -5,7 +5,7 @@ use crate::analysis::incident::episode_report::{news_report, report};
 use crate::analysis::incident::watch::Watching;
 use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
-use crate::inputs::load;
+use crate::inputs::load::{self, JudgedEpisodes};
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::clock::now;
@@ -64,9 +64,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return follow(args, context);
     }
     let within = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let (mut episodes, _) = load::episodes(&args.sources, within, context)?;
-    episodes.sort_by_key(|own| own.from);
-    context.print(&report(&episodes), FailOn::Never)
+    let mut judged = load::episodes(&args.sources, within, context)?;
+    if !judged.is_judged && judged.episodes.is_empty() {
+        // Not that all is well.
+        context.lost(format!("{}: fewer than a minute of requests in this time to judge", args.sources.join(" ")))?;
+    }
+    judged.episodes.sort_by_key(|own| own.from);
+    context.print(&report(&judged.episodes, judged.is_judged), FailOn::Never)
 }
 
 fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
@@ -82,13 +86,13 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     loop {
         let next = Instant::now() + args.every;
         let judged = load::episodes(&args.sources, (Some(now() - last), None), context);
-        let (mut episodes, clusters) = match judged {
+        let JudgedEpisodes { mut episodes, clusters, .. } = match judged {
             Ok(judged) => judged,
             // What can't be read at first never could; later a log may just be rotated.
             Err(error) if rounds == 0 => return Err(error),
             Err(error) => {
                 context.warn(format!("{error}; retrying"))?;
-                (Vec::new(), Vec::new())
+                JudgedEpisodes::default()
             }
         };
         rounds += 1;

@@ -200,9 +200,9 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
             Ok(if is_page { "text/html; charset=utf-8" } else { "application/json" })
         }
         ApiRequest::Episodes(sources, bounds) => context.compose(json, |context| {
-            let (mut episodes, _) = load::episodes(sources, *bounds, context)?;
-            episodes.sort_by_key(|own| own.from);
-            context.print(&episode_report::report(&episodes), FailOn::Never)?;
+            let mut judged = load::episodes(sources, *bounds, context)?;
+            judged.episodes.sort_by_key(|own| own.from);
+            context.print(&episode_report::report(&judged.episodes, judged.is_judged), FailOn::Never)?;
             Ok("application/json")
         }),
         ApiRequest::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {

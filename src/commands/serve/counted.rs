@@ -266,7 +266,7 @@ impl Counted {
         let began = std::time::Instant::now();
         let within = (Some(now() - JUDGED), None);
         let sources = super::api::judged_sources(store);
-        let episodes = load::episodes(&sources, within, context).map(|(episodes, _)| episodes);
+        let episodes = load::episodes(&sources, within, context).map(|judged| judged.episodes);
         let findings = match store.rollups() {
             // Metrics name no clients.
             Ok(parts) if parts.parts.is_empty() => Ok(Vec::new()),

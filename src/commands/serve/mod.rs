@@ -111,7 +111,7 @@ pub struct Args {
 struct HandOverFlags {
     /// Hand the roll-ups of these logs to the plimsoll serve at this URL, which counts and judges those of all
     /// apiservers.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = web_address)]
     hand_to: Option<String>,
     /// The bearer token that it requires is in this file.
     #[arg(long, value_name = "FILE", requires = "hand_to")]
@@ -122,6 +122,14 @@ struct HandOverFlags {
     /// Name of the apiserver whose log lies in no folder of its name (default with --hand-to: the host's).
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     instance: Option<String>,
+}
+
+/// A URL over HTTP.
+fn web_address(text: &str) -> Result<String, String> {
+    match text.starts_with("http://") || text.starts_with("https://") {
+        true => Ok(text.to_owned()),
+        false => Err("give a URL that begins with https:// or http://".to_owned()),
+    }
 }
 
 impl HandOverFlags {
@@ -265,7 +273,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             Some(Ok(space)) => counted.gauges.etcd(space),
             Some(Err(why)) => {
                 counted.errors += 1;
-                context.warn(format!("no snapshot of etcd: {why}; retried in {:?}", args.snapshots.every()))?;
+                context.warn(format!("no snapshot of etcd: {why}; retried in five minutes at the latest"))?;
             }
             None => {}
         }

@@ -36,12 +36,8 @@ pub(super) struct SnapshotFlags {
     access: AccessFlags,
 }
 
-impl SnapshotFlags {
-    /// Time between snapshots.
-    pub(super) fn every(&self) -> Duration {
-        self.etcd_every
-    }
-}
+/// After one that failed the next is tried this soon at the latest.
+const AGAIN: Duration = Duration::from_secs(300);
 
 type Counted = Result<StoredSpace, String>;
 
@@ -53,6 +49,7 @@ pub(super) struct Snapshots {
     target: PathBuf,
     settings: Settings,
     began: Option<Instant>,
+    has_failed: bool,
     running: Option<JoinHandle<Counted>>,
 }
 
@@ -78,6 +75,7 @@ impl Snapshots {
             target: store.folder.join(NAME),
             settings,
             began: None,
+            has_failed: false,
             running: None,
         }))
     }
@@ -85,9 +83,13 @@ impl Snapshots {
     /// Begins one where it is time; gives what the last one came to once it is done.
     pub(super) fn round(&mut self) -> Option<Counted> {
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            return Some(running.join().unwrap_or_else(|_| Err("counting a snapshot of etcd panicked".to_owned())));
+            let panicked = || Err("counting a snapshot of etcd panicked".to_owned());
+            let counted = running.join().unwrap_or_else(|_| panicked());
+            self.has_failed = counted.is_err();
+            return Some(counted);
         }
-        let is_due = self.began.is_none_or(|began| began.elapsed() >= self.every);
+        let every = if self.has_failed { self.every.min(AGAIN) } else { self.every };
+        let is_due = self.began.is_none_or(|began| began.elapsed() >= every);
         if is_due && self.running.is_none() {
             self.began = Some(Instant::now());
             let (endpoints, access) = (self.endpoints.clone(), self.access.clone());
