@@ -183,7 +183,8 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         some => some.join(", "),
     };
     // What answers nobody is an outage, unless nothing but the log itself shows it.
-    let is_hole = own.grade == Grade::Degraded && own.deviations.iter().any(|own| own.signal == Signal::Silence);
+    let is_stop = |own: &Deviation| matches!(own.signal, Signal::Silence | Signal::WritesStop);
+    let is_hole = own.grade == Grade::Degraded && own.deviations.iter().any(is_stop);
     let cause = match causes.first() {
         Some(cause) if cause.confidence >= Cause::LIKELY => format!("; likely cause: {}", cause.summary),
         Some(cause) if cause.confidence >= Cause::POSSIBLE => format!("; possible cause: {}", cause.summary),

@@ -56,7 +56,8 @@ pub struct Draft {
 impl Draft {
     /// Whether it is a part of the log that is missing, as far as anything shows.
     pub fn is_hole(&self) -> bool {
-        self.grade == Grade::Degraded && self.deviations.iter().any(|own| own.signal == Signal::Silence)
+        let is_stop = |own: &Deviation| matches!(own.signal, Signal::Silence | Signal::WritesStop);
+        self.grade == Grade::Degraded && self.deviations.iter().any(is_stop)
     }
 
     /// Of one deviation.

@@ -13,8 +13,8 @@ const WATCHES_TIMES: f64 = 3.0;
 const MIN_WATCHES: f64 = 5.0;
 /// From this part of the typical rate on, requests go on.
 const GOES_ON: f64 = 0.5;
-/// So far from one another, a silence of all requests and one of writes begin and end together, in µs.
-const SAME: Micros = 10 * SECOND;
+/// What lies so far from a silence may follow from it, in µs.
+const NEAR: Micros = 10 * SECOND;
 
 /// Leaves out silences of an audit log during which pages count requests as before: the log has a hole.
 pub(super) fn without_holes(all: Vec<Deviation>, series: &[RequestSeries]) -> Vec<Deviation> {
@@ -23,38 +23,39 @@ pub(super) fn without_holes(all: Vec<Deviation>, series: &[RequestSeries]) -> Ve
     let pages = of(Source::Metrics)
         .filter(|pages| of(Source::Audit).is_some_and(|log| pages.by_instance.len() <= log.by_instance.len().max(1)));
     let goes_on = |own: &Deviation| pages.and_then(|pages| part_of_usual(pages, own.span)) >= Some(GOES_ON);
-    let is_hole = |own: &&Deviation| own.signal == Signal::Silence && own.source == Source::Audit && goes_on(own);
-    let holes: Vec<Span> = all.iter().filter(is_hole).map(|own| own.span).collect();
-    let is_in_hole = |own: &Deviation| {
-        own.source == Source::Audit && is_silence(&own.signal) && holes.iter().any(|hole| is_same(*hole, own.span))
-    };
-    all.into_iter().filter(|own| !is_in_hole(own)).collect()
+    let is_hole = |own: &Deviation| is_silence(own, series) && goes_on(own) && !has_consequence(own, &all);
+    let holes: Vec<bool> = all.iter().map(is_hole).collect();
+    all.into_iter().zip(holes).filter(|(_, is_hole)| !is_hole).map(|(own, _)| own).collect()
 }
 
 /// Whether all that shows a silence is that a log has no events: no page, no request that failed, waited or was
 /// throttled near it, no restart, and nobody who connects again.
 pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
-    if !is_silence(&own.signal) || own.source != Source::Audit {
+    if !is_silence(own, series) || has_consequence(own, all) {
         return false;
     }
-    // Writes alone may stop, and reads show that the log goes on.
-    let of_all = |other: &&Deviation| other.signal == Signal::Silence && is_same(other.span, own.span);
-    let Some(silence) = all.iter().find(of_all) else { return false };
     let pages = series.iter().find(|own| own.source == Source::Metrics);
-    if pages.and_then(|pages| part_of_usual(pages, silence.span)).is_some_and(|part| part < GOES_ON) {
+    if pages.and_then(|pages| part_of_usual(pages, own.span)).is_some_and(|part| part < GOES_ON) {
         return false;
     }
-    let is_near = |other: &Deviation| other.span.0 <= silence.span.1 + SAME && silence.span.0 <= other.span.1 + SAME;
-    let shows = |other: &Deviation| is_near(other) && (other.signal.is_away() || other.is_impact());
-    !all.iter().any(shows) && !series.iter().any(|own| reconnect(own, silence.span.1))
+    !series.iter().any(|series| reconnect(series, own.span.1))
 }
 
-fn is_silence(signal: &Signal) -> bool {
-    matches!(signal, Signal::Silence | Signal::WritesStop)
+/// Whether requests failed, waited or were throttled near a silence, or an apiserver was away.
+fn has_consequence(own: &Deviation, all: &[Deviation]) -> bool {
+    let is_near = |other: &Deviation| other.span.0 <= own.span.1 + NEAR && own.span.0 <= other.span.1 + NEAR;
+    all.iter().any(|other| is_near(other) && (other.signal.is_away() || other.is_impact()))
 }
 
-fn is_same(a: Span, b: Span) -> bool {
-    (a.0 - b.0).abs() <= SAME && (a.1 - b.1).abs() <= SAME
+/// Whether hardly anything is in an audit log: where writes alone stop, reads show that the log goes on.
+fn is_silence(own: &Deviation, series: &[RequestSeries]) -> bool {
+    let is_quiet = |log: &RequestSeries| part_of_usual(log, own.span).is_some_and(|part| part < GOES_ON / 2.0);
+    own.source == Source::Audit
+        && match own.signal {
+            Signal::Silence => true,
+            Signal::WritesStop => series.iter().any(|series| series.source == Source::Audit && is_quiet(series)),
+            _ => false,
+        }
 }
 
 /// Requests within a time by those that are usual; `None` where intervals that lie wholly within it are less than half
