@@ -5,6 +5,7 @@ use super::nodes;
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
 use super::slower;
+use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
@@ -47,6 +48,8 @@ const MAX_AGE: Micros = 60 * SECOND;
 const MAX_RECORD: Micros = 3_600 * SECOND;
 /// In a record that lies within an impact as a whole this part of the requests takes long.
 const LONG_SHARE: f64 = 0.2;
+/// Where so many requests are typical of an interval, one without any is none by chance.
+const SURE: f64 = 20.0;
 /// Shorter silences are pauses, s.
 const MIN_SILENCE_S: f64 = 8.0;
 
@@ -186,6 +189,18 @@ fn seconds(series: &RequestSeries) -> Vec<f64> {
     (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
 }
 
+/// The same for baselines: intervals without anything in a log, where that can't be chance, count for none. A part of
+/// the log is missing, or nobody was answered.
+fn seconds_of_baseline(series: &RequestSeries) -> Vec<f64> {
+    let mut all = seconds(series);
+    let full = series.grid.tile as f64 / SECOND as f64;
+    if series.source == Source::Audit && series.typical_rate() * full >= SURE {
+        let is_empty = |tile: &Tile| tile.all().requests + tile.watches == 0.0;
+        all.iter_mut().zip(&series.tiles).filter(|(_, tile)| is_empty(tile)).for_each(|(seconds, _)| *seconds = 0.0);
+    }
+    all
+}
+
 /// Intervals in which hardly anything ends that should.
 fn silent(series: &RequestSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) -> Vec<(Range<usize>, f64)> {
     let expected: Vec<f64> = own.rate.iter().zip(seconds).map(|(rate, seconds)| rate * seconds).collect();
@@ -210,7 +225,7 @@ fn silent(series: &RequestSeries, counts: &[f64], own: &Baseline, seconds: &[f64
 
 /// Times in which nothing, no write, or nothing of one apiserver ends.
 fn silences(series: &RequestSeries) -> Vec<Deviation> {
-    let seconds = seconds(series);
+    let (seconds, of_baseline) = (seconds(series), seconds_of_baseline(series));
     let tile = series.grid.tile;
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], own: &Baseline, tiles: Range<usize>, weight: f64| {
@@ -227,22 +242,22 @@ fn silences(series: &RequestSeries) -> Vec<Deviation> {
         });
     };
     let total: Vec<f64> = series.tiles.iter().map(|tile| tile.all().requests).collect();
-    let base = baseline(&total, &seconds, tile);
+    let base = baseline(&total, &of_baseline, tile);
     for (tiles, weight) in silent(series, &total, &base, &seconds) {
         add(Signal::Silence, &total, &base, tiles, weight);
     }
     let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
-    let base = baseline(&writes, &seconds, tile);
+    let base = baseline(&writes, &of_baseline, tile);
     for (tiles, weight) in silent(series, &writes, &base, &seconds) {
         add(Signal::WritesStop, &writes, &base, tiles, weight);
     }
     if series.by_instance.len() > 1 {
         for (instance, counts) in series.by_instance.iter().enumerate() {
-            let base = baseline(counts, &seconds, tile);
+            let base = baseline(counts, &of_baseline, tile);
             let others: Vec<f64> = (0..total.len())
                 .map(|at| series.by_instance.iter().map(|own| own[at]).sum::<f64>() - counts[at])
                 .collect();
-            let rest = baseline(&others, &seconds, tile);
+            let rest = baseline(&others, &of_baseline, tile);
             for (tiles, weight) in silent(series, counts, &base, &seconds) {
                 let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * seconds[*at]).count();
                 // It is back when it answers again, though its clients may stay with the others.
@@ -260,7 +275,7 @@ fn silences(series: &RequestSeries) -> Vec<Deviation> {
 
 /// Times in which more is asked for than the baseline.
 fn loads(series: &RequestSeries) -> Vec<Deviation> {
-    let seconds = seconds(series);
+    let seconds = seconds_of_baseline(series);
     let len = series.tiles.len();
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], least: f64| {

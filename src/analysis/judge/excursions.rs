@@ -27,9 +27,6 @@ const PAUSE: Micros = 30 * SECOND;
 /// An excursion's sum of scores is at least this: two intervals far out, or more that are less so.
 const MIN_SCORE: f64 = 8.0;
 
-/// Where so many events are typical of an interval, one without any is none by chance.
-const SURE: f64 = 20.0;
-
 /// A part of a series that lies above its baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Excursion {
@@ -64,12 +61,7 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
     let rates: Vec<f64> = counts.iter().zip(seconds).map(|(count, seconds)| count / seconds.max(0.1)).collect();
     let full = tile as f64 / SECOND as f64;
     // What the series covers only in part says little.
-    let mut is_whole: Vec<bool> = seconds.iter().map(|own| *own >= full / 2.0).collect();
-    // Nor does an interval without anything, where that can't be chance: a part of the log is missing, or nobody was
-    // answered.
-    if median(&mut rates.clone()).unwrap_or(0.0) * full >= SURE {
-        is_whole.iter_mut().zip(counts).for_each(|(is_whole, count)| *is_whole &= *count > 0.0);
-    }
+    let is_whole: Vec<bool> = seconds.iter().map(|own| *own >= full / 2.0).collect();
     let around = (AROUND / tile).max(1) as usize;
     let of = |range: Range<usize>| -> f64 {
         let within: Vec<f64> = range.clone().filter(|at| is_whole[*at]).map(|at| rates[at]).collect();
