@@ -1,6 +1,6 @@
 //! One round of recording: from sources to samples.
 
-use crate::actions::fresh::replace;
+use crate::actions::fresh::{folder, replace};
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::scrape::{Rates, Scrape, Scraping};
 use crate::analysis::quota::collect;
@@ -13,7 +13,7 @@ use crate::model::names::{CGROUP_MEMORY, NAMESPACE_USAGE};
 use crate::model::objects::{Namespace, Objects};
 use crate::model::sample::Sample;
 use crate::model::series::Series;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, SECOND};
 #[cfg(feature = "live")]
 use crate::sources::apf;
 use crate::sources::arguments::is_live;
@@ -33,12 +33,27 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Samples as they are written.
 pub(crate) type Samples = Vec<(Series, Micros, f64)>;
 
+/// Compression of a page: a tenth of its size, in milliseconds.
+const LEVEL: i32 = 3;
+
 /// A page as it was sent.
 #[derive(Debug)]
 pub(crate) struct RawPage {
     pub(crate) instance: String,
     pub(crate) at: Micros,
     pub(crate) body: Vec<u8>,
+}
+
+impl RawPage {
+    /// Writes it, packed, where pages are found: `INSTANCE/SECONDS.txt.zst` in a folder. Gives that of the instance.
+    pub(crate) fn write(&self, to: &Path) -> std::io::Result<PathBuf> {
+        // An address may hold colons and brackets; what would leave the folder does not stand in one.
+        let own = to.join(self.instance.replace(['/', '\\'], "_"));
+        folder(&own)?;
+        let packed = zstd::encode_all(self.body.as_slice(), LEVEL)?;
+        replace(&own.join(format!("{}.txt.zst", self.at / SECOND)), &packed)?;
+        Ok(own)
+    }
 }
 
 /// What one round took.

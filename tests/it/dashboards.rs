@@ -3,7 +3,7 @@
 
 use crate::lab::Lab;
 use crate::member::Member;
-use crate::serve::Serving;
+use crate::serve::{Serving, counted, with_filling_quota};
 use crate::support::{feed, folder, none, plimsoll, python, root, sample, write};
 use plimsoll::views::dashboards::metrics::METRICS;
 use plimsoll::views::dashboards::panel::{Panel, boards};
@@ -315,15 +315,8 @@ fn exported(name: &str, home: &Path) -> String {
     let alerts = "channels:\n  out: {stdout: {}}\ndefault: {channels: [out]}\n\
                   owners:\n- {name: storage, namespaces: ['*']}\n";
     let alerts = write(home, "alerts.yaml", alerts);
-    let now = jiff::Timestamp::now().as_second() / 3600 * 3600;
-    let mut csv = String::from("name,namespace,resourcequota,resource,type,time,value\n");
-    for hour in 0..240_i64 {
-        let at = now - (239 - hour) * 3600;
-        csv += &format!("kube_resourcequota,web,q,pods,used,{at},{}\n", 100 + hour);
-        csv += &format!("kube_resourcequota,web,q,pods,hard,{at},480\n");
-    }
-    let (csv, store) = (write(home, "history.csv", csv), path("store"));
-    plimsoll(&["record", "import", &csv, "--store", &store]).exits(0);
+    let store = path("store");
+    with_filling_quota(home, Path::new(&store));
     let kubeconfig = lab.kubeconfig();
     let member = Member::plain(&home.join("etcd"));
     for value in ["old", "new"] {
@@ -361,11 +354,7 @@ fn exported(name: &str, home: &Path) -> String {
 #[track_caller]
 fn shares_of_clients_are_those_of_the_log(answers: &Value, name: &str) {
     let logs = ["apiserver-0", "apiserver-1"].map(|own| sample(&format!("{name}/audit/{own}/audit.log.zst")));
-    let mut command = Command::new(python());
-    command.arg(root().join("tests/oracle/serve.py")).arg("count").args(["--version", "v1.36.0"]).args(&logs);
-    let ran = feed(command, b"");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let counted: BTreeMap<String, f64> = serde_json::from_str(&ran.stdout).unwrap();
+    let counted = counted(&logs.each_ref().map(String::as_str));
     let sums = |metric: &str, where_: &str| {
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         let of = |(name, _): &(&String, &f64)| name.starts_with(metric) && name.contains(where_);

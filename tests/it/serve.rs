@@ -190,12 +190,22 @@ fn is_counter(name: &str) -> bool {
         && !["info{", "seats{"].iter().any(|gauge| name["plimsoll_client_".len()..].starts_with(gauge))
 }
 
+/// An independent count of logs: the series of clients.
+#[track_caller]
+pub(crate) fn counted(logs: &[&str]) -> BTreeMap<String, f64> {
+    let counted = oracle(&[&["count", "--version", "v1.36.0"], logs].concat());
+    counted.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap())).collect()
+}
+
 /// What differs between exported series of clients and an independent count.
 fn differences(ours: &BTreeMap<String, f64>, logs: &[&str]) -> Vec<String> {
-    let counted = oracle(&[&["count", "--version", "v1.36.0"], logs].concat());
-    let theirs: BTreeMap<String, f64> =
-        counted.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap())).collect();
-    wrong(ours, &theirs)
+    wrong(ours, &counted(logs))
+}
+
+/// What a report was made of.
+#[track_caller]
+fn inputs(report: &Value) -> Vec<&str> {
+    report["inputs"].as_array().unwrap().iter().map(|input| input["path"].as_str().unwrap()).collect()
 }
 
 /// Counters of clients that differ from others.
@@ -379,8 +389,7 @@ fn gauges_are_what_a_cluster_shows_now() {
     // Pages are kept for as long as is judged: reports are made of them, too.
     serving.wait(|series| series.get("plimsoll_serve_judge_duration_seconds{}").is_some_and(|took| *took > 0.0));
     let report = serving.json("/api/v1/report");
-    let inputs: Vec<&str> =
-        report["inputs"].as_array().unwrap().iter().map(|input| input["path"].as_str().unwrap()).collect();
+    let inputs = inputs(&report);
     let kept = |name: &str| inputs.iter().any(|path| path.contains(&format!(".pages/{name}/")));
     assert!(kept(&lab.name("a")) && kept(&lab.name("b")), "{inputs:?}");
     assert_eq!(serving.json("/api/v1/episodes")["schema"], "plimsoll.guard.episodes/v1");
@@ -427,18 +436,14 @@ fn a_cluster_without_logs_is_judged_by_its_metrics() {
     let serving = Serving::start(&[&url, &capture, "--judge-every", "1s"]);
     serving.wait(|series| series.get("plimsoll_serve_judge_duration_seconds{}").is_some_and(|took| *took > 0.0));
     let report = serving.json("/api/v1/report");
-    let inputs: Vec<&str> =
-        report["inputs"].as_array().unwrap().iter().map(|input| input["path"].as_str().unwrap()).collect();
+    let inputs = inputs(&report);
     assert!(!inputs.is_empty() && inputs.iter().all(|path| path.contains(".pages/127.0.0.1:")), "{inputs:?}");
     assert_eq!(serving.get("/report").0, 200);
 }
 
-/// Verdicts on cgroups, and forecasts of a store that has a history.
-#[test]
-fn limits_are_forecast_and_memory_is_judged() {
-    let home = folder();
-    let store = home.path().join("store");
-    // A quota that fills up by one pod an hour: 100 of 240 after 100 hours. What is left is reached in 140 hours.
+/// A store in which a quota fills up by one pod an hour: 100 of 240 after 100 hours. What is left is reached in 140
+/// hours from the last whole one, which is given.
+pub(crate) fn with_filling_quota(home: &Path, store: &Path) -> i64 {
     let now = jiff::Timestamp::now().as_second() / 3600 * 3600;
     let mut csv = String::from("name,namespace,resourcequota,resource,type,time,value\n");
     for hour in 0..240_i64 {
@@ -446,9 +451,18 @@ fn limits_are_forecast_and_memory_is_judged() {
         csv += &format!("kube_resourcequota,web,q,pods,used,{at},{}\n", 100 + hour);
         csv += &format!("kube_resourcequota,web,q,pods,hard,{at},480\n");
     }
-    let csv = write(home.path(), "history.csv", csv.as_bytes());
-    let ran = plimsoll(&["record", "import", &csv, "--store", text(&store)]);
+    let csv = write(home, "history.csv", csv.as_bytes());
+    let ran = plimsoll(&["record", "import", &csv, "--store", text(store)]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    now
+}
+
+/// Verdicts on cgroups, and forecasts of a store that has a history.
+#[test]
+fn limits_are_forecast_and_memory_is_judged() {
+    let home = folder();
+    let store = home.path().join("store");
+    let now = with_filling_quota(home.path(), &store);
     let cgroup = sample("list-storm/cgroup");
     let group = write(home.path(), "group/memory.current", b"950\n");
     for (file, content) in [

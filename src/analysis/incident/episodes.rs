@@ -3,7 +3,7 @@
 use super::causes::{Words, causes};
 use crate::analysis::judge::Episode as Judgement;
 use crate::analysis::judge::profile::Profile;
-use crate::analysis::judge::signals::{Deviation, Signal};
+use crate::analysis::judge::signals::Deviation;
 use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
 use crate::model::episode::{Effect, Episode, Grade, SignalSpan, State};
@@ -182,13 +182,11 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         [] => "requests, latency and errors stayed near their baseline".to_owned(),
         some => some.join(", "),
     };
-    // What answers nobody is an outage, unless nothing but the log itself shows it.
-    let is_stop = |own: &Deviation| matches!(own.signal, Signal::Silence | Signal::WritesStop);
-    let is_hole = own.grade == Grade::Degraded && own.deviations.iter().any(is_stop);
     let cause = match causes.first() {
         Some(cause) if cause.confidence >= Cause::LIKELY => format!("; likely cause: {}", cause.summary),
         Some(cause) if cause.confidence >= Cause::POSSIBLE => format!("; possible cause: {}", cause.summary),
-        _ if is_hole => "; part of the audit log may be missing, since no client had to reconnect".to_owned(),
+        // What answers nobody is an outage, unless nothing but the log itself shows it.
+        _ if own.is_hole() => "; part of the audit log may be missing, since no client had to reconnect".to_owned(),
         _ => "; no likely cause found".to_owned(),
     };
     format!("{grade} {state}{unnoticed}: {impact}{cause}.")

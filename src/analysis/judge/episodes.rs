@@ -54,12 +54,6 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Whether it is a part of the log that is missing, as far as anything shows.
-    pub fn is_hole(&self) -> bool {
-        let is_stop = |own: &Deviation| matches!(own.signal, Signal::Silence | Signal::WritesStop);
-        self.grade == Grade::Degraded && self.deviations.iter().any(is_stop)
-    }
-
     /// Of one deviation.
     fn new(own: Deviation, grade: Grade) -> Self {
         Self { span: own.span, slack: own.slack, state: State::Ended, grade, deviations: vec![own] }

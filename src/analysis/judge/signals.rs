@@ -82,6 +82,11 @@ impl Signal {
         )
     }
 
+    /// Whether hardly anything ends any more, or hardly any write.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Self::Silence | Self::WritesStop)
+    }
+
     /// Whether an apiserver is away, or was.
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Restart)

@@ -4,6 +4,7 @@
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
 use crate::model::cause::Source;
+use crate::model::episode::Grade;
 use crate::model::time::{Micros, SECOND, Span};
 
 /// Within this time of its end clients have connected again, in µs.
@@ -39,6 +40,12 @@ pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSerie
         return false;
     }
     !series.iter().any(|series| reconnect(series, own.span.1))
+}
+
+/// Whether an episode of this grade is a part of the log that is missing, as far as anything shows: of nothing but
+/// silences, which would be an outage.
+pub(super) fn are_holes(grade: Grade, deviations: &[Deviation]) -> bool {
+    grade == Grade::Degraded && !deviations.is_empty() && deviations.iter().all(|own| own.signal.is_stop())
 }
 
 /// Whether requests failed, waited or were throttled near a silence, or an apiserver was away.

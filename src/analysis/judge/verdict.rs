@@ -8,7 +8,7 @@ use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
-use super::silences::without_holes;
+use super::silences::{are_holes, without_holes};
 use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -98,6 +98,13 @@ pub struct Judged {
     pub series: Vec<RequestSeries>,
 }
 
+impl Episode {
+    /// Whether it is a part of the log that is missing, as far as anything shows.
+    pub fn is_hole(&self) -> bool {
+        are_holes(self.grade, &self.deviations)
+    }
+}
+
 /// Judges.
 pub fn judge(input: &Input<'_>) -> Judged {
     let series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
@@ -158,7 +165,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         if input.given.is_empty() && is_only_slower && !is_slower(&case) {
             continue;
         }
-        let causes = if draft.is_hole() { Vec::new() } else { candidates(&case) };
+        let causes = if are_holes(draft.grade, &draft.deviations) { Vec::new() } else { candidates(&case) };
         let grade = if draft.grade == Grade::Surge && is_slower(&case) { Grade::Degraded } else { draft.grade };
         judged.push(Episode {
             from: draft.span.0,

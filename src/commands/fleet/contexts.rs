@@ -1,10 +1,10 @@
 //! Clusters that answer now: metrics of their apiservers, taken twice, so that there are rates.
 
 use super::sources::NamedCluster;
-use crate::actions::fresh::{Temporary, folder, replace};
+use crate::actions::fresh::Temporary;
 use crate::cli::{Context, Error, KubeFlags, duration_parser, side_by_side};
 use crate::inputs::live::target;
-use crate::model::time::SECOND;
+use crate::jobs::samples::RawPage;
 use crate::sources::live::{self, Cluster, LiveError, Page, Target};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(super) fn take(
     if flags.kube.context.is_some() {
         return Err(Error::Usage("--context: name the clusters of a fleet with --contexts".to_owned()));
     }
-    let all = live::contexts(flags.kube.kubeconfig.as_deref()).map_err(failed)?;
+    let all = live::contexts(flags.kube.kubeconfig.as_deref()).map_err(|error| Error::Input(error.to_string()))?;
     let is_meant = |name: &&String| flags.contexts.iter().any(|own| own.matches(name));
     let names: Vec<String> = all.iter().filter(is_meant).cloned().collect();
     if let Some(none) = flags.contexts.iter().find(|own| !all.iter().any(|name| own.matches(name))) {
@@ -94,10 +94,6 @@ pub(super) fn take(
     Ok(Some((named.collect(), home)))
 }
 
-fn failed(error: LiveError) -> Error {
-    Error::Input(error.to_string())
-}
-
 /// Writes the pages that came; which did not. An error where none did.
 fn write(pages: Vec<Result<Page, LiveError>>, to: &Path) -> Result<Vec<String>, LiveError> {
     let (mut losses, mut written, mut last) = (Vec::new(), 0, None);
@@ -110,11 +106,10 @@ fn write(pages: Vec<Result<Page, LiveError>>, to: &Path) -> Result<Vec<String>, 
                 continue;
             }
         };
-        let instance = to.join(page.instance.replace(['/', '\\'], "_"));
-        let file = instance.join(format!("{}.txt", page.at / SECOND));
-        match folder(&instance).and_then(|()| replace(&file, &page.body)) {
-            Ok(()) => written += 1,
-            Err(error) => losses.push(format!("{}: {error}", file.display())),
+        let Page { instance, at, body, .. } = page;
+        match (RawPage { instance, at, body }).write(to) {
+            Ok(_) => written += 1,
+            Err(error) => losses.push(format!("{}: {error}", to.display())),
         }
     }
     match last {

@@ -3,6 +3,7 @@
 
 mod access;
 mod api;
+mod beside;
 mod counted;
 mod forecasts;
 mod hand_over;

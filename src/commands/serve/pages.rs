@@ -1,7 +1,6 @@
 //! Metrics pages of the cluster's apiservers and of the sources, kept for as long as is judged: episodes and reports
 //! are made of them beside the store's roll-ups.
 
-use crate::actions::fresh::{folder, replace};
 use crate::jobs::samples::RawPage;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::store::Store;
@@ -16,9 +15,6 @@ const FOLDER: &str = ".pages";
 
 /// How long a page is kept: what is judged, and what came just before.
 pub(super) const KEEP: Micros = 4_200 * SECOND;
-
-/// Compression of a page: a tenth of its size, in milliseconds.
-const LEVEL: i32 = 3;
 
 /// Pages in files, one for each time that they are judged.
 pub(super) struct KeptPages {
@@ -43,17 +39,13 @@ impl KeptPages {
     /// Keeps pages that it is time for, and drops old ones; whether there are new ones.
     pub(super) fn take(&mut self, pages: Vec<RawPage>) -> io::Result<bool> {
         let mut is_any = false;
-        for RawPage { instance, at, body } in pages {
+        for page in pages {
+            let at = page.at;
             // Readings come a little early or late.
-            if self.last.get(&instance).is_some_and(|last| at - last < self.every - self.every / 10) {
+            if self.last.get(&page.instance).is_some_and(|last| at - last < self.every - self.every / 10) {
                 continue;
             }
-            // An address may hold colons and brackets; what would leave the folder does not stand in one.
-            let own = self.folder.join(instance.replace(['/', '\\'], "_"));
-            folder(&self.folder)?;
-            folder(&own)?;
-            let packed = zstd::encode_all(body.as_slice(), LEVEL)?;
-            replace(&own.join(format!("{}.txt.zst", at / SECOND)), &packed)?;
+            let own = page.write(&self.folder)?;
             for entry in fs::read_dir(&own)?.filter_map(Result::ok) {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let taken = name.split('.').next().and_then(|text| text.parse::<i64>().ok());
@@ -61,7 +53,7 @@ impl KeptPages {
                     let _ = fs::remove_file(entry.path());
                 }
             }
-            self.last.insert(instance, at);
+            self.last.insert(page.instance, at);
             is_any = true;
         }
         Ok(is_any)

@@ -24,29 +24,31 @@ const LONGEST: usize = 64 << 10;
 pub(super) const BY_NAMESPACE: [&str; 2] = ["/api/v1/traffic", "/api/v1/guard/events"];
 
 /// Decisions that hold for a time.
-struct Decisions<K, V>(HashMap<K, (Instant, V)>);
+struct Decisions<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
 impl<K: Eq + Hash, V: Clone> Decisions<K, V> {
     fn get(&self, key: &K) -> Option<V> {
-        self.0.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, value)| value.clone())
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, value)| value.clone())
     }
 
-    fn put(&mut self, key: K, value: V, holds: Duration) {
+    fn put(&self, key: K, value: V, holds: Duration) {
         let now = Instant::now();
-        if self.0.len() >= MOST {
-            self.0.retain(|_, (until, _)| now < *until);
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= MOST {
+            held.retain(|_, (until, _)| now < *until);
         }
         // Whoever sends ever new tokens makes others be asked about once more.
-        if self.0.len() >= MOST {
-            self.0.clear();
+        if held.len() >= MOST {
+            held.clear();
         }
-        self.0.insert(key, (now + holds, value));
+        held.insert(key, (now + holds, value));
     }
 }
 
 impl<K, V> Default for Decisions<K, V> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(Mutex::default())
     }
 }
 
@@ -77,13 +79,13 @@ pub(super) struct Reviews {
     target: Target,
     cluster: Mutex<Option<Arc<Cluster>>>,
     /// Who shows a token, as TokenReview describes users; `None` of tokens that nobody knows.
-    users: Mutex<Decisions<Token, Option<Value>>>,
-    allowed: Mutex<Decisions<(Token, Subject), bool>>,
+    users: Decisions<Token, Option<Value>>,
+    allowed: Decisions<(Token, Subject), bool>,
 }
 
 impl Reviews {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, cluster: Mutex::default(), users: Mutex::default(), allowed: Mutex::default() }
+        Self { target, cluster: Mutex::default(), users: Decisions::default(), allowed: Decisions::default() }
     }
 
     fn cluster(&self) -> Result<Arc<Cluster>, LiveError> {
@@ -113,7 +115,7 @@ impl Reviews {
     }
 
     fn user(&self, token: &str, hash: Token) -> Result<Option<Value>, String> {
-        if let Some(user) = self.users.lock().unwrap_or_else(PoisonError::into_inner).get(&hash) {
+        if let Some(user) = self.users.get(&hash) {
             return Ok(user);
         }
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -121,13 +123,13 @@ impl Reviews {
         let user =
             (status["authenticated"] == true && status["user"]["username"].is_string()).then(|| status["user"].clone());
         let holds = HOLDS[usize::from(user.is_none())];
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).put(hash, user.clone(), holds);
+        self.users.put(hash, user.clone(), holds);
         Ok(user)
     }
 
     fn may(&self, user: &Value, hash: Token, subject: Subject) -> Result<bool, String> {
         let key = (hash, subject);
-        if let Some(allowed) = self.allowed.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(allowed) = self.allowed.get(&key) {
             return Ok(allowed);
         }
         let (name, attributes) = key.1.attributes();
@@ -140,7 +142,7 @@ impl Reviews {
         }
         let allowed = self.ask(path, "SubjectAccessReview", spec)?["allowed"] == true;
         let holds = HOLDS[usize::from(!allowed)];
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).put(key, allowed, holds);
+        self.allowed.put(key, allowed, holds);
         Ok(allowed)
     }
 

@@ -1,6 +1,7 @@
 //! Snapshots of etcd at intervals, only where asked for: pulled and counted beside the readings. A snapshot holds all
 //! Secrets: it is its owner's alone while it is read, and removed then.
 
+use super::beside::Beside;
 use crate::actions::fresh::Fresh;
 use crate::analysis::exporter::StoredSpace;
 use crate::analysis::keyspace::{By, Mode, by};
@@ -15,8 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a snapshot would be called in the store's folder. It never gets this name: it is read while it is temporary.
 const NAME: &str = "etcd-snapshot.db";
@@ -48,9 +48,8 @@ pub(super) struct Snapshots {
     every: Duration,
     target: PathBuf,
     settings: Settings,
-    began: Option<Instant>,
     has_failed: bool,
-    running: Option<JoinHandle<Counted>>,
+    beside: Beside<Counted>,
 }
 
 impl Snapshots {
@@ -74,39 +73,30 @@ impl Snapshots {
             every: flags.etcd_every,
             target: store.folder.join(NAME),
             settings,
-            began: None,
             has_failed: false,
-            running: None,
+            beside: Beside::default(),
         }))
     }
 
     /// Begins one where it is time; gives what the last one came to once it is done.
     pub(super) fn round(&mut self) -> Option<Counted> {
-        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            let panicked = || Err("counting a snapshot of etcd panicked".to_owned());
-            let counted = running.join().unwrap_or_else(|_| panicked());
-            self.has_failed = counted.is_err();
-            return Some(counted);
-        }
         let every = if self.has_failed { self.every.min(AGAIN) } else { self.every };
-        let is_due = self.began.is_none_or(|began| began.elapsed() >= every);
-        if is_due && self.running.is_none() {
-            self.began = Some(Instant::now());
-            let (endpoints, access) = (self.endpoints.clone(), self.access.clone());
-            let (target, settings) = (self.target.clone(), self.settings.clone());
-            let work = move || silent(&settings, now(), |context| counted(&endpoints, &access, &target, context)).0;
-            self.running = Some(std::thread::spawn(work));
-        }
-        None
+        let (endpoints, access, target, settings) = (&self.endpoints, &self.access, &self.target, &self.settings);
+        let done = self.beside.round(every, || {
+            let (endpoints, access) = (endpoints.clone(), access.clone());
+            let (target, settings) = (target.clone(), settings.clone());
+            move || silent(&settings, now(), |context| counted(&endpoints, &access, &target, context)).0
+        })?;
+        let counted = done.unwrap_or_else(|_| Err("counting a snapshot of etcd panicked".to_owned()));
+        self.has_failed = counted.is_err();
+        Some(counted)
     }
 }
 
 impl Drop for Snapshots {
     fn drop(&mut self) {
         // It ends soon after the signal to stop, and removes what has come until then.
-        if let Some(running) = self.running.take() {
-            let _ = running.join();
-        }
+        self.beside.wait();
     }
 }
 

@@ -289,7 +289,7 @@ impl Case<'_> {
     /// Whether hardly any write ended at any of several apiservers: what they share stood still.
     fn stops(&self) -> f64 {
         let is_shared = self.views.iter().any(|view| view.requests.instances().len() > 1);
-        let stop = self.has(|own| matches!(own, Signal::WritesStop | Signal::Silence));
+        let stop = self.has(Signal::is_stop);
         let away = self.has(|own| matches!(own, Signal::Away(_)));
         if is_shared { stop * (1.0 - away) } else { 0.0 }
     }
