@@ -1,15 +1,20 @@
 //! Writing datasets (docs/dataset.md): Parquet files by cluster, date and hour, then the description that makes what
 //! was read part of the dataset. What a killed run leaves behind is removed by the next one, which reads it again.
 
+mod captured;
+
+pub use captured::{CapturedFile, CapturedPart};
+
 use super::fresh::{Fresh, folder as private_folder, try_lock};
 use crate::model::dataset::{
-    ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, EventColumn, Partition, SCHEMA,
+    ABOUT, AUDIT, CAPTURED, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, TableColumn,
 };
 use crate::model::event_rows::{EventBatch, EventRows, Texts};
+use crate::sources::dataset::{addition_number, description, is_held};
+use polars::io::parquet::write::BatchedWriter;
 use polars::prelude::{
-    BatchedWriter, Column, DataFrame, DataType, IntoColumn, IntoSeries, KeyValueMetadata, ListBuilderTrait,
-    ListStringChunkedBuilder, NamedFrom, ParquetCompression, ParquetWriter, Series, SortMultipleOptions,
-    StringChunkedBuilder, TimeUnit,
+    Column, DataFrame, DataType, IntoColumn, IntoSeries, KeyValueMetadata, ListBuilderTrait, ListStringChunkedBuilder,
+    NamedFrom, ParquetCompression, ParquetWriter, Series, SortMultipleOptions, StringChunkedBuilder, TimeUnit,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -42,25 +47,11 @@ impl DatasetWriter {
         let Some(lock) = try_lock(&about.join("lock"))? else {
             return Err(io::Error::other("another plimsoll writes to this dataset; wait until it is done"));
         };
-        let mut description = match fs::read(about.join(DESCRIPTION)) {
-            Ok(text) => parsed(DESCRIPTION, &text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Description { schema: SCHEMA.to_owned(), ..Description::default() }
-            }
-            Err(error) => return Err(error),
-        };
-        let mut added = BTreeMap::new();
-        for entry in fs::read_dir(&about)? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if let Some(number) = number(&name) {
-                added.insert(number, parsed(&name, &fs::read(entry.path())?)?);
-            }
-        }
-        let last = added.keys().last().copied().unwrap_or(0);
-        added.into_values().for_each(|one| description.logs.extend(one.logs));
+        let (description, last) = description(folder)?;
         let mut own = Self { folder: folder.to_owned(), description, last, _lock: lock };
-        own.clean(&folder.join(AUDIT))?;
+        for table in [AUDIT].into_iter().chain(CAPTURED.map(|table| table.name)) {
+            clean(&folder.join(table), &|name| is_held(&own.description, table, name) == Some(false))?;
+        }
         if last > 0 {
             own.fold()?;
         }
@@ -70,29 +61,6 @@ impl DatasetWriter {
     /// What it holds of a log, by the log's name.
     pub fn log(&self, name: &str) -> Option<&DatasetLog> {
         self.description.logs.get(name)
-    }
-
-    /// Removes files of lines that the description does not have: their run was killed.
-    fn clean(&self, folder: &Path) -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        for entry in entries {
-            let entry = entry?;
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            if path.is_dir() {
-                self.clean(&path)?;
-            } else if name.starts_with(".part-") || is_part(&name).is_some_and(|(log, from)| self.is_left(log, from)) {
-                fs::remove_file(&path)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn is_left(&self, log: &str, from: u64) -> bool {
-        self.log(log).is_none_or(|own| from >= own.to)
     }
 
     /// Begins with lines of a log, from a byte on.
@@ -119,13 +87,14 @@ impl DatasetWriter {
 
     /// Writes one description of all that the dataset holds.
     pub fn fold(&mut self) -> io::Result<()> {
-        let all = Description { logs: std::mem::take(&mut self.description.logs), ..self.about() };
+        let Description { logs, captures, .. } = std::mem::take(&mut self.description);
+        let all = Description { logs, captures, ..self.about() };
         let written = self.write(DESCRIPTION, &all);
         self.description = all;
         written?;
         for entry in fs::read_dir(self.folder.join(ABOUT))? {
             let entry = entry?;
-            if number(&entry.file_name().to_string_lossy()).is_some() {
+            if addition_number(&entry.file_name().to_string_lossy()).is_some() {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -135,7 +104,7 @@ impl DatasetWriter {
 
     fn about(&self) -> Description {
         let plimsoll = env!("CARGO_PKG_VERSION").to_owned();
-        Description { schema: SCHEMA.to_owned(), plimsoll, logs: BTreeMap::new() }
+        Description { schema: SCHEMA.to_owned(), plimsoll, ..Description::default() }
     }
 
     fn write(&self, name: &str, description: &Description) -> io::Result<()> {
@@ -145,35 +114,33 @@ impl DatasetWriter {
     }
 }
 
+/// Removes files of lines and captures that the description does not have: their run was killed.
+fn clean(folder: &Path, is_left: &dyn Fn(&str) -> bool) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if path.is_dir() {
+            clean(&path, is_left)?;
+        } else if name.starts_with(".part-") || is_left(&name) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// The name of what was added since the description was written, by its number from 1.
 fn addition(number: u64) -> String {
     format!("added-{number}.json")
 }
 
-/// The number of a file of this name; `None` where it is another.
-fn number(name: &str) -> Option<u64> {
-    name.strip_prefix("added-")?.strip_suffix(".json")?.parse().ok()
-}
-
-fn parsed(name: &str, text: &[u8]) -> io::Result<Description> {
-    let read = serde_json::from_slice::<Description>(text)
-        .map_err(|error| io::Error::other(format!("{ABOUT}/{name}: {error}")))?;
-    if read.schema != SCHEMA {
-        let what = format!("{ABOUT}/{name}: its schema is {:?}, and this plimsoll writes {SCHEMA}", read.schema);
-        return Err(io::Error::other(what + "; use the plimsoll that wrote it"));
-    }
-    Ok(read)
-}
-
 /// The name of a file: the log, and the byte from which on it holds its lines.
 fn part_name(log: &str, from: u64) -> String {
     format!("part-{log}-{from}.parquet")
-}
-
-/// Log and byte of a file of this name; `None` where it is somebody else's.
-fn is_part(name: &str) -> Option<(&str, u64)> {
-    let (log, from) = name.strip_prefix("part-")?.strip_suffix(".parquet")?.rsplit_once('-')?;
-    Some((log, from.parse().ok()?))
 }
 
 /// Files that are being written: of the lines of a log, one in each partition.
@@ -189,6 +156,31 @@ pub struct DatasetPart {
 struct OpenFile {
     fresh: Fresh,
     parquet: BatchedWriter<BufWriter<File>>,
+}
+
+impl OpenFile {
+    /// Begins a file of such rows.
+    fn create(folder: &Path, name: &str, rows: &DataFrame) -> io::Result<Self> {
+        private_folder(folder)?;
+        let fresh = Fresh::create(&folder.join(name))?;
+        let file = File::options().write(true).open(fresh.path())?;
+        let about = vec![("plimsoll.schema".to_owned(), SCHEMA.to_owned())];
+        let parquet = ParquetWriter::new(BufWriter::new(file))
+            .with_compression(ParquetCompression::Zstd(None))
+            .with_key_value_metadata(Some(KeyValueMetadata::from_static(about)))
+            .batched(rows.schema())
+            .map_err(io::Error::other)?;
+        Ok(Self { fresh, parquet })
+    }
+
+    /// Gives the file its name; gives its bytes.
+    fn finish(self) -> io::Result<u64> {
+        self.parquet.finish().map_err(io::Error::other)?;
+        drop(self.parquet);
+        let bytes = fs::metadata(self.fresh.path())?.len();
+        self.fresh.finish()?;
+        Ok(bytes)
+    }
 }
 
 /// What was written.
@@ -228,17 +220,7 @@ impl DatasetPart {
         let open = match self.open.entry(partition.clone()) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => {
-                let folder = self.folder.join(partition.folder());
-                private_folder(&folder)?;
-                let fresh = Fresh::create(&folder.join(&self.name))?;
-                let file = File::options().write(true).open(fresh.path())?;
-                let about = vec![("plimsoll.schema".to_owned(), SCHEMA.to_owned())];
-                let parquet = ParquetWriter::new(BufWriter::new(file))
-                    .with_compression(ParquetCompression::Zstd(None))
-                    .with_key_value_metadata(Some(KeyValueMetadata::from_static(about)))
-                    .batched(frame.schema())
-                    .map_err(io::Error::other)?;
-                place.insert(OpenFile { fresh, parquet })
+                place.insert(OpenFile::create(&self.folder.join(partition.folder()), &self.name, &frame)?)
             }
         };
         open.parquet.write_batch(&frame).map_err(io::Error::other)
@@ -249,12 +231,9 @@ impl DatasetPart {
         let waiting: Vec<Partition> = self.waiting.keys().cloned().collect();
         waiting.iter().try_for_each(|partition| self.write(partition))?;
         let mut written = Written::default();
-        for OpenFile { fresh, parquet } in std::mem::take(&mut self.open).into_values() {
-            parquet.finish().map_err(io::Error::other)?;
-            drop(parquet);
+        for open in std::mem::take(&mut self.open).into_values() {
             written.files += 1;
-            written.bytes += fs::metadata(fresh.path())?.len();
-            fresh.finish()?;
+            written.bytes += open.finish()?;
         }
         Ok(written)
     }
@@ -272,7 +251,7 @@ impl ReadyBatch {
     pub fn new(mut batch: EventBatch) -> Self {
         let ready = |(partition, rows): (&Partition, &mut EventRows)| {
             let height = rows.len();
-            let mut names = EVENTS.iter().skip(COUNTS[..3].iter().sum()).map(|EventColumn { name, .. }| *name);
+            let mut names = EVENTS.iter().skip(COUNTS[..3].iter().sum()).map(|TableColumn { name, .. }| *name);
             let mut columns: Vec<Series> = std::mem::take(&mut rows.texts)
                 .iter()
                 .map(|texts| text(names.next().unwrap_or_default(), texts, height))
@@ -302,7 +281,7 @@ fn frame(blocks: &[Block]) -> io::Result<DataFrame> {
     let times: [Vec<Option<i64>>; COUNTS[0]] = std::array::from_fn(|at| joined(blocks, |own| &own.times[at]));
     let numbers = (0..COUNTS[1]).map(|at| joined(blocks, |own| &own.numbers[at]));
     let truths = (0..COUNTS[2]).map(|at| joined(blocks, |own| &own.truths[at]));
-    let mut names = EVENTS.iter().map(|EventColumn { name, .. }| *name);
+    let mut names = EVENTS.iter().map(|TableColumn { name, .. }| *name);
     let mut name = || names.next().unwrap_or_default();
     let mut columns: Vec<Column> = Vec::new();
     let is_sorted = times[0].is_sorted();

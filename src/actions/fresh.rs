@@ -21,9 +21,14 @@ pub fn folder(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
-/// A folder of this process's own among temporary files, which is removed with this.
+/// A folder of this process's own among temporary files, which is removed with this. What a killed process left is
+/// removed by the next one.
 #[derive(Debug)]
-pub struct Temporary(PathBuf);
+pub struct Temporary {
+    folder: PathBuf,
+    /// Its own lock, held as long as it is needed.
+    _lock: File,
+}
 
 impl Temporary {
     /// Makes one that is called after what it is for; nobody else may look into it.
@@ -31,11 +36,18 @@ impl Temporary {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        let home = std::env::temp_dir();
+        let prefix = format!("plimsoll-{what}-");
+        remove_left(&home, &prefix);
         let mut tries = 0;
         loop {
-            let path = std::env::temp_dir().join(format!("plimsoll-{what}-{}-{tries}", std::process::id()));
+            let path = home.join(format!("{prefix}{}-{tries}", std::process::id()));
             match builder.create(&path) {
-                Ok(()) => return Ok(Self(path)),
+                Ok(()) => match lock_of(&path).filter(|_| path.is_dir()) {
+                    Some(lock) => return Ok(Self { folder: path, _lock: lock }),
+                    // Another process took it for one that is left.
+                    None => tries += 1,
+                },
                 // Somebody else's, or of a process of the same number that was killed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
                 Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
@@ -45,13 +57,28 @@ impl Temporary {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.folder
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The lock on a folder; `None` while somebody has it.
+fn lock_of(folder: &Path) -> Option<File> {
+    File::open(folder).ok().filter(|folder| folder.try_lock().is_ok())
+}
+
+/// Removes temporary folders that nobody needs any more.
+fn remove_left(home: &Path, prefix: &str) {
+    for entry in fs::read_dir(home).into_iter().flatten().flatten() {
+        let is_its = entry.file_name().to_string_lossy().starts_with(prefix);
+        if is_its && entry.file_type().is_ok_and(|kind| kind.is_dir()) && lock_of(&entry.path()).is_some() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -155,5 +182,25 @@ impl Drop for Fresh {
         if !self.is_done {
             let _ = fs::remove_file(&self.temporary);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_folders_that_are_left_are_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let make = |name: &str| fs::create_dir(home.path().join(name)).unwrap();
+        ["plimsoll-x-1-0", "plimsoll-x-2-0", "plimsoll-y-1-0"].into_iter().for_each(make);
+        fs::write(home.path().join("plimsoll-x-1-0/part"), "rows").unwrap();
+        let held = lock_of(&home.path().join("plimsoll-x-2-0")).unwrap();
+        remove_left(home.path(), "plimsoll-x-");
+        let is_there = |name: &str| home.path().join(name).is_dir();
+        assert!(!is_there("plimsoll-x-1-0") && is_there("plimsoll-x-2-0") && is_there("plimsoll-y-1-0"));
+        drop(held);
+        remove_left(home.path(), "plimsoll-x-");
+        assert!(!is_there("plimsoll-x-2-0"));
     }
 }

@@ -6,8 +6,9 @@ use crate::model::rollup::{
     Field, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, coarse_tables, kind,
 };
 use crate::sources::rolled::checksum;
+use polars::io::parquet::write::BatchedWriter;
 use polars::prelude::{
-    BatchedWriter, Column, DataFrame, IntoColumn, IntoSeries, NamedFrom, ParquetCompression, ParquetWriter, Series,
+    Column, DataFrame, IntoColumn, IntoSeries, NamedFrom, ParquetCompression, ParquetWriter, Series,
     StringChunkedBuilder,
 };
 use std::fs::File;

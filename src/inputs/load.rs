@@ -114,7 +114,7 @@ impl Load {
     ) -> Result<(Self, Discovery), Error> {
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
-        load.bundle(found.bundle.as_ref());
+        load.bundles(found.bundle.as_ref(), context);
         load.bounds.0 = load.bounds.0.max(since);
         load.bounds.1 = [load.bounds.1, until].into_iter().flatten().min();
         load.clusters = found
@@ -152,10 +152,20 @@ impl Load {
         }
     }
 
-    fn bundle(&mut self, bundle: Option<&Bundle>) {
-        if let Some(bundle) = bundle {
-            self.bounds = (time::parse_any(&bundle.t0), time::parse_any(&bundle.end));
-            self.owner.clone_from(&bundle.owner);
+    /// Takes the time and the owner from the bundle; of several bundles the time from the first on to the end of the
+    /// last.
+    fn bundles(&mut self, first: Option<&Bundle>, context: &Context<'_>) {
+        let Some(first) = first else { return };
+        self.owner.clone_from(&first.owner);
+        self.bounds = bounds_of(first);
+        if self.sources.len() < 2 {
+            return;
+        }
+        for source in &self.sources {
+            let found = find::find(std::slice::from_ref(source), Wanted::Both, context.io.now);
+            let Some((from, to)) = found.bundle.as_ref().map(bounds_of) else { continue };
+            self.bounds.0 = self.bounds.0.zip(from).map(|(a, b)| a.min(b));
+            self.bounds.1 = self.bounds.1.zip(to).map(|(a, b)| a.max(b));
         }
     }
 
@@ -362,6 +372,48 @@ pub(crate) struct JudgedEpisodes {
 
 /// The episodes of sources within these bounds.
 pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
+    let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
+    for own in apart(sources, context) {
+        let JudgedEpisodes { episodes, clusters, is_judged } = episodes_of_one(&own, within, context)?;
+        all.episodes.extend(episodes);
+        all.clusters.extend(clusters);
+        all.is_judged &= is_judged;
+    }
+    all.clusters.sort();
+    all.clusters.dedup();
+    Ok(all)
+}
+
+/// Sources that are judged together: bundles of other clusters, or of other times, apart. Between two times nothing
+/// was seen, which is no silence; what belongs to no bundle may belong to any.
+fn apart(sources: &[String], context: &Context<'_>) -> Vec<Vec<String>> {
+    let bundle = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, context.io.now).bundle;
+    let bundles: Option<Vec<Bundle>> = if sources.len() > 1 { sources.iter().map(bundle).collect() } else { None };
+    let Some(bundles) = bundles else { return vec![sources.to_vec()] };
+    let overlap = |a: Bounds, b: Bounds| {
+        let begins = |from: Option<Micros>, to: Option<Micros>| from.zip(to).is_none_or(|(from, to)| from <= to);
+        begins(a.0, b.1) && begins(b.0, a.1)
+    };
+    let mut groups: Vec<(Vec<&Bundle>, Vec<String>)> = Vec::new();
+    for (source, own) in sources.iter().zip(&bundles) {
+        let is_same = |other: &&Bundle| other.cluster == own.cluster && overlap(bounds_of(other), bounds_of(own));
+        match groups.iter_mut().find(|(bundles, _)| bundles.iter().any(is_same)) {
+            Some((bundles, sources)) => {
+                bundles.push(own);
+                sources.push(source.clone());
+            }
+            None => groups.push((vec![own], vec![source.clone()])),
+        }
+    }
+    groups.into_iter().map(|(_, sources)| sources).collect()
+}
+
+/// What a bundle says when it was taken.
+fn bounds_of(bundle: &Bundle) -> Bounds {
+    (time::parse_any(&bundle.t0), time::parse_any(&bundle.end))
+}
+
+fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
     let (mut load, found) = Load::look(sources, within, context)?;
     load.pages(found, context)?;
     load.rollup = load.rollup(context)?;

@@ -31,6 +31,8 @@ pub enum Kind {
     Text,
     /// A list of texts.
     Texts,
+    /// A number with a fraction.
+    Real,
 }
 
 impl Kind {
@@ -42,25 +44,26 @@ impl Kind {
             Self::Truth => "boolean",
             Self::Text => "string",
             Self::Texts => "list of strings",
+            Self::Real => "double",
         }
     }
 }
 
-/// A column of events.
+/// A column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EventColumn {
+pub struct TableColumn {
     pub name: &'static str,
     pub kind: Kind,
     /// What it holds, without a full stop.
     pub meaning: &'static str,
 }
 
-const fn column(name: &'static str, kind: Kind, meaning: &'static str) -> EventColumn {
-    EventColumn { name, kind, meaning }
+const fn column(name: &'static str, kind: Kind, meaning: &'static str) -> TableColumn {
+    TableColumn { name, kind, meaning }
 }
 
 /// The columns of audit events, in the order of [`EventRows`](super::event_rows::EventRows); what is absent is null.
-pub const EVENTS: [EventColumn; 46] = [
+pub const EVENTS: [TableColumn; 46] = [
     column("event_time", Kind::Time, "`stageTimestamp`; files are sorted by it"),
     column("received", Kind::Time, "`requestReceivedTimestamp`"),
     column("latency_us", Kind::Number, "from arrival to answer, of terminal events that are not long-running; µs"),
@@ -112,6 +115,97 @@ pub const EVENTS: [EventColumn; 46] = [
 /// How many columns there are of each kind: times, numbers, truths, texts.
 pub const COUNTS: [usize; 4] = [2, 10, 4, 29];
 
+/// A table of captures: rows of what was taken at one moment, in partitions by cluster and date.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CapturedTable {
+    /// Its folder.
+    pub name: &'static str,
+    /// What a row is, without a full stop.
+    pub meaning: &'static str,
+    pub columns: &'static [TableColumn],
+}
+
+/// Samples of metrics pages.
+pub static METRICS: CapturedTable = CapturedTable {
+    name: "metrics",
+    meaning: "a sample of a metrics page",
+    columns: &[
+        column("taken_at", Kind::Time, "when the page was taken"),
+        column("instance", Kind::Text, "which process, as its folder or host is called"),
+        column("name", Kind::Text, "the metric's name, with `_total`, `_bucket` and the like"),
+        column("labels", Kind::Text, "all labels in the order of their names: `code=\"200\",verb=\"LIST\"`"),
+        column("value", Kind::Real, "the value; may be NaN or infinite"),
+        column("verb", Kind::Text, "the label `verb`"),
+        column("api_group", Kind::Text, "the label `group`"),
+        column("resource", Kind::Text, "the label `resource`"),
+        column("subresource", Kind::Text, "the label `subresource`"),
+        column("scope", Kind::Text, "the label `scope`"),
+        column("code", Kind::Text, "the label `code`"),
+        column("component", Kind::Text, "the label `component`"),
+        column("le", Kind::Text, "the label `le`: the upper bound of a bucket"),
+        column("priority_level", Kind::Text, "the label `priority_level`"),
+        column("flow_schema", Kind::Text, "the label `flow_schema`"),
+    ],
+};
+
+/// What etcd's databases hold, by resource and namespace.
+pub static KEYSPACE: CapturedTable = CapturedTable {
+    name: "keyspace",
+    meaning: "what an etcd database holds of a resource in a namespace",
+    columns: &[
+        column("taken_at", Kind::Time, "when the database was taken"),
+        column("database", Kind::Text, "its file's name"),
+        column("prefix", Kind::Text, "the beginning of its keys"),
+        column("api_group", Kind::Text, "group of the resource"),
+        column("resource", Kind::Text, "the resource"),
+        column("namespace", Kind::Text, "the namespace; null outside of any"),
+        column("keys", Kind::Number, "keys that live"),
+        column("live_bytes", Kind::Number, "bytes of their values"),
+        column("key_bytes", Kind::Number, "bytes of these keys"),
+        column("max_object_bytes", Kind::Number, "the largest of the values"),
+        column("managed_fields_bytes", Kind::Number, "bytes of `managedFields` in them"),
+        column("annotation_bytes", Kind::Number, "bytes of annotations in them"),
+        column("last_applied_bytes", Kind::Number, "bytes of the annotation of `kubectl apply` in them"),
+        column("revisions", Kind::Number, "revisions of all keys, tombstones included"),
+        column("tombstones", Kind::Number, "revisions that delete a key"),
+        column("history_bytes", Kind::Number, "bytes of superseded and deleted revisions, and of tombstones"),
+    ],
+};
+
+/// What ResourceQuotas grant, and what is used.
+pub static QUOTAS: CapturedTable = CapturedTable {
+    name: "quotas",
+    meaning: "what a ResourceQuota grants of a resource",
+    columns: &[
+        column("taken_at", Kind::Time, "when the objects were taken"),
+        column("namespace", Kind::Text, "the namespace"),
+        column("quota", Kind::Text, "the ResourceQuota's name"),
+        column("resource", Kind::Text, "the resource as quotas name it: `requests.cpu`, `pods`, `count/jobs.batch`"),
+        column("hard", Kind::Real, "what is granted: cores, bytes, a count"),
+        column("used", Kind::Real, "what is used of it"),
+    ],
+};
+
+/// The tables of captures.
+pub static CAPTURED: [&CapturedTable; 3] = [&METRICS, &KEYSPACE, &QUOTAS];
+
+/// A value of a captured row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cell<'c> {
+    Null,
+    Time(Micros),
+    Number(u64),
+    Real(f64),
+    Text(&'c str),
+}
+
+impl<'c> Cell<'c> {
+    /// A text; null where it is empty.
+    pub fn text(text: &'c str) -> Self {
+        if text.is_empty() { Self::Null } else { Self::Text(text) }
+    }
+}
+
 /// Which lines of which logs a dataset holds, and who wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -122,6 +216,8 @@ pub struct Description {
     pub plimsoll: String,
     /// Logs, by the hash of their first line.
     pub logs: BTreeMap<String, DatasetLog>,
+    /// By table of captures and name of a file's capture: the captures that the file holds.
+    pub captures: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 /// What a dataset holds of a log.
@@ -161,6 +257,11 @@ impl Partition {
         let (date, hour) = (&time[..10], &time[11..13]);
         format!("cluster={}/date={date}/hour={hour}", escaped(&self.cluster))
     }
+}
+
+/// The folder of a cluster's captures of a day, by days since 1970.
+pub fn day_folder(cluster: &str, day: i64) -> String {
+    format!("cluster={}/date={}", escaped(cluster), &format(day * 86_400 * SECOND)[..10])
 }
 
 fn escaped(name: &str) -> String {

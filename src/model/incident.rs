@@ -296,7 +296,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 23] = [
     ("controllers", &[]),
     ("report", &[]),
     ("rollup", &[]),
-    ("dataset", &["build"]),
+    ("dataset", if cfg!(feature = "dataset") { &["build", "query"] } else { &["build"] }),
     ("dashboards", &[]),
     ("tui", &[]),
     ("collect", &[]),

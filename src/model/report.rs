@@ -86,6 +86,8 @@ pub struct Table {
     /// Headings of this table's own, by column, where a name says something else here than in other tables. Such
     /// columns are shown to everybody.
     pub headings: Vec<(&'static str, &'static str)>,
+    /// Whether a person chose what the columns hold and are called: they are shown as they are, all of them.
+    pub is_raw: bool,
 }
 
 impl Table {

@@ -18,7 +18,11 @@ const API_VERSION: &str = "plimsoll.io/v1alpha1";
 const KIND: &str = "Budget";
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "camelCase",
+    expecting = "a budget: a map with apiVersion, kind, client, limits"
+)]
 struct File {
     api_version: String,
     kind: String,

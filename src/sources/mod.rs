@@ -20,6 +20,8 @@ pub mod cache;
 pub mod cgroup;
 pub mod clock;
 pub mod content;
+#[cfg(feature = "history")]
+pub mod dataset;
 pub mod etcd;
 pub mod exposition;
 pub mod find;
@@ -42,6 +44,8 @@ pub mod rolled;
 #[path = "unrolled.rs"]
 mod rolled;
 mod split;
+#[cfg(feature = "dataset")]
+pub mod sql;
 #[cfg(feature = "history")]
 pub mod store;
 pub mod wanted;

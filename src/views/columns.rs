@@ -16,6 +16,8 @@ pub fn show(kind: Kind, value: &Value) -> String {
         (_, Value::Text(text)) => text.clone(),
         (Kind::Bytes, Value::Count(count)) => bytes(*count as f64),
         (Kind::Bytes, Value::Number(number)) => bytes(*number),
+        (Kind::Plain, Value::Count(count)) => count.to_string(),
+        (Kind::Plain, Value::Number(number)) => digits(*number),
         (_, Value::Count(count)) => grouped(*count),
         (Kind::MoreBytes, Value::Number(number)) => format!("{}{}", plus(*number), bytes(*number)),
         (Kind::More, Value::Number(number)) => format!("{}{}", plus(*number), significant(*number)),
@@ -32,6 +34,12 @@ pub fn show(kind: Kind, value: &Value) -> String {
     }
 }
 
+/// A number with up to six digits behind the point.
+fn digits(number: f64) -> String {
+    let text = format!("{number:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// The sign that a number lacks where it is more.
 fn plus(number: f64) -> &'static str {
     if number > 0.0 { "+" } else { "" }
@@ -40,6 +48,7 @@ fn plus(number: f64) -> &'static str {
 /// The heading of a table's column: its own, or what columns of that name are called.
 pub fn heading(table: &Table, at: usize) -> Cow<'_, str> {
     match own(table, at) {
+        _ if table.is_raw => Cow::Borrowed(&table.columns[at]),
         Some(heading) => Cow::Borrowed(heading),
         None => title(&table.columns[at]),
     }
@@ -47,11 +56,18 @@ pub fn heading(table: &Table, at: usize) -> Cow<'_, str> {
 
 /// Whether only `-o wide` shows a table's column.
 pub fn is_wide(table: &Table, at: usize) -> bool {
-    own(table, at).is_none() && of(&table.columns[at]).is_some_and(|column| column.wide)
+    !table.is_raw && own(table, at).is_none() && of(&table.columns[at]).is_some_and(|column| column.wide)
 }
 
 /// How the values of a table's column are written: as columns of that name are, but words as words.
 pub fn kind_in(table: &Table, at: usize) -> Kind {
+    if table.is_raw {
+        let is_number = |value: &Value| match value {
+            Value::Json(json) => json.is_number(),
+            value => matches!(value, Value::None | Value::Count(_) | Value::Number(_)),
+        };
+        return if table.rows.iter().all(|row| row.get(at).is_some_and(is_number)) { Kind::Plain } else { Kind::Text };
+    }
     let kind = kind(&table.columns[at]);
     let mut known = table.rows.iter().filter_map(|row| row.get(at)).filter(|value| **value != Value::None).peekable();
     let is_word = |value: &Value| matches!(value, Value::Text(text) if !text.contains(|c: char| c.is_ascii_digit()));

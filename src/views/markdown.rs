@@ -29,7 +29,11 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         if !table.title.is_empty() {
             writeln!(out, "### {}\n", escape(&table.title))?;
         }
-        writeln!(out, "{}", line(all.clone().map(|c| escape(&columns::heading(table, c).to_lowercase())).collect()))?;
+        let heading = |c: usize| match columns::heading(table, c) {
+            heading if table.is_raw => escape(&heading),
+            heading => escape(&heading.to_lowercase()),
+        };
+        writeln!(out, "{}", line(all.clone().map(heading).collect()))?;
         let mark = |c: usize| if columns::kind_in(table, c).is_text() { "---" } else { "--:" };
         writeln!(out, "{}", line(all.clone().map(|c| mark(c).to_owned()).collect()))?;
         for row in rows {

@@ -111,7 +111,7 @@ fn grid(table: &Table, rows: &[Vec<Value>], style: &Style, wide: bool, out: &mut
     // A column that is empty everywhere shows nothing, nor does one of zeros that only some tables need.
     let shown: Vec<usize> = (0..table.columns.len())
         .filter(|&c| wide || !columns::is_wide(table, c))
-        .filter(|&c| wide || table.columns[c] != "open" || rows.iter().any(|row| row[c] != 0u64.into()))
+        .filter(|&c| wide || table.is_raw || table.columns[c] != "open" || rows.iter().any(|row| row[c] != 0u64.into()))
         .collect();
     if rows.is_empty() {
         return Ok(());

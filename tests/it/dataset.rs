@@ -1,5 +1,5 @@
-//! `plimsoll dataset build`: each event once, each column as the raw log has it, whenever and however often it is
-//! built.
+//! `plimsoll dataset build`: each event and capture once, each column as its source has it, whenever and however often
+//! it is built.
 
 use crate::support::{Ran, feed, folder, plimsoll, python, root, run, sample, sample_bytes, write};
 use serde_json::Value;
@@ -36,7 +36,8 @@ fn holds(dataset: &Path, logs: &[(&Path, &str, &str)]) -> u64 {
 /// Files of a dataset, and their bytes; the description without what differs from run to run.
 fn files(dataset: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
-    let mut folders = vec![dataset.join("audit")];
+    let mut folders = ["audit", "metrics", "keyspace", "quotas"].map(|table| dataset.join(table)).to_vec();
+    folders.retain(|folder| folder.is_dir());
     while let Some(next) = folders.pop() {
         for entry in std::fs::read_dir(next).unwrap() {
             let path = entry.unwrap().path();
@@ -151,32 +152,26 @@ fn what_a_log_gains_is_added_once() {
     assert!(added.iter().all(|count| *count > 0), "{added:?}");
 }
 
-/// Killed where it makes what it wrote durable, and visible: at every call of these. tests/full kills at any time.
-#[test]
-fn a_killed_build_loses_and_doubles_nothing() {
-    let home = folder();
-    let raw = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
-    let half = raw.len() / 2 + raw[raw.len() / 2..].iter().position(|byte| *byte == b'\n').unwrap() + 1;
-    let parts =
-        [write(home.path(), "logs/a/audit.log", &raw[..half]), write(home.path(), "logs/b/audit.log", &raw[half..])];
-    let logs = home.path().join("logs").display().to_string();
-    let quiet = home.path().join("quiet");
-    build(&[&logs], &quiet);
+/// Kills a build at every call by which it makes what it wrote durable, and visible; each time the next run makes what
+/// one makes in peace. How many times it was killed. tests/full kills at any time.
+fn killed_everywhere(home: &Path, source: &str) -> usize {
+    let quiet = home.join("quiet");
+    build(&[source], &quiet);
     let mut kills = 0;
     for call in ["rename", "fsync", "unlink"] {
         // Until it is not met so often.
         for nth in 1.. {
-            let killed = home.path().join(format!("{call}-{nth}"));
+            let killed = home.join(format!("{call}-{nth}"));
             let mut command = Command::new("strace");
             command
                 .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e"])
                 .arg(format!("inject={call}:signal=KILL:when={nth}"))
                 .arg(env!("CARGO_BIN_EXE_plimsoll"))
-                .args(["dataset", "build", &logs, "--to", killed.to_str().unwrap()]);
+                .args(["dataset", "build", source, "--to", killed.to_str().unwrap()]);
             let ran = feed(command, b"");
             let was_killed = ran.code != Some(0);
             assert!(!was_killed || !ran.stderr.contains("strace:"), "{}; run .ci/setup first", ran.stderr);
-            build(&[&logs], &killed);
+            build(&[source], &killed);
             assert_eq!(files(&killed), files(&quiet), "killed at {call} {nth}");
             if !was_killed {
                 break;
@@ -184,9 +179,118 @@ fn a_killed_build_loses_and_doubles_nothing() {
             kills += 1;
         }
     }
+    kills
+}
+
+#[test]
+fn a_killed_build_loses_and_doubles_nothing() {
+    let home = folder();
+    let raw = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    let half = raw.len() / 2 + raw[raw.len() / 2..].iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let parts =
+        [write(home.path(), "logs/a/audit.log", &raw[..half]), write(home.path(), "logs/b/audit.log", &raw[half..])];
+    let kills = killed_everywhere(home.path(), home.path().join("logs").to_str().unwrap());
     assert!(kills > 10, "{kills}");
     let [a, b] = [(Path::new(&parts[0]), "", "a"), (Path::new(&parts[1]), "", "b")];
-    holds(&quiet, &[a, b]);
+    holds(&home.path().join("quiet"), &[a, b]);
+}
+
+/// A copy of some captures of the sample: two pages of one apiserver, a database, two lists of quotas.
+fn captures(home: &Path) -> PathBuf {
+    let bundle = home.join("bundle");
+    let of = |name: &str| Path::new(&sample("list-storm")).join(name);
+    let mut pages: Vec<PathBuf> =
+        std::fs::read_dir(of("metrics/apiserver-1")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.sort();
+    let copies = pages.into_iter().take(2).chain([
+        of("bundle.yaml"),
+        of("etcd/before.db.zst"),
+        of("objects/1795166396/resourcequotas.json.zst"),
+        of("objects/1795166546/resourcequotas.json.zst"),
+    ]);
+    for from in copies {
+        let to = bundle.join(from.strip_prefix(sample("list-storm")).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(&from, &to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+    }
+    bundle
+}
+
+#[test]
+fn captured_rows_equal_pages_databases_and_objects() {
+    for (name, databases) in [("quiet", &["before", "after"][..]), ("controllers", &[])] {
+        let home = folder();
+        let to = home.path().join("dataset");
+        let bundle = sample(name);
+        let document = build(&[&bundle], &to);
+        let usage = |database: &&str| {
+            let ran = plimsoll(&["etcd", "usage", &format!("{bundle}/etcd/{database}.db.zst"), "-o", "json"]);
+            write(home.path(), &format!("{database}.json"), ran.stdout)
+        };
+        let mut arguments = vec![to.display().to_string(), bundle.clone()];
+        arguments.extend(databases.iter().map(usage));
+        let ran = oracle("captured.py", &arguments);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+        let counts: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let tables = document["tables"]["captures"].as_array().unwrap();
+        let rows = |table: &str| {
+            let own = tables.iter().find(|row| row["dataset_table"] == table);
+            own.map_or(0, |own| own["captured_rows"].as_u64().unwrap())
+        };
+        for table in ["metrics", "keyspace", "quotas"] {
+            assert_eq!(counts[table].as_u64(), Some(rows(table)), "{name}: {table}");
+        }
+        assert!(rows("metrics") > 10_000, "{name}");
+        // The check can fail.
+        arguments[1] = sample(if name == "quiet" { "controllers" } else { "quiet" });
+        assert_ne!(oracle("captured.py", &arguments).code, Some(0), "{name}");
+    }
+}
+
+#[test]
+fn captures_are_added_once() {
+    let home = folder();
+    let bundle = captures(home.path());
+    let source = bundle.to_str().unwrap();
+    let to = home.path().join("dataset");
+    let totals =
+        |document: &Value| ["captures", "known_captures"].map(|name| document["totals"][name].as_u64().unwrap());
+    assert_eq!(totals(&build(&[source], &to)), [5, 0]);
+    let before = files(&to);
+    assert_eq!(totals(&build(&[source], &to)), [0, 5]);
+    // A page that was unpacked since is the same page; one more is one more.
+    let folder = bundle.join("metrics/apiserver-1");
+    let page = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let text = zstd::decode_all(std::fs::File::open(&page).unwrap()).unwrap();
+    std::fs::write(page.with_extension(""), &text).unwrap();
+    std::fs::remove_file(&page).unwrap();
+    std::fs::write(folder.join("1795169999.txt"), &text).unwrap();
+    assert_eq!(totals(&build(&[source], &to)), [1, 5]);
+    assert_eq!(files(&to).len(), before.len() + 1);
+    // Pages whose time is only that of their files are known by what they hold, whenever these are copied.
+    let dated = |name: &str| write(home.path(), name, &text);
+    assert_eq!(totals(&build(&[&dated("loose/a/metrics.txt")], &to)), [1, 0]);
+    let again = dated("loose/b/metrics.txt");
+    assert_eq!(totals(&build(&[&again], &to)), [0, 1]);
+    // Only the tables that are wanted.
+    let only = home.path().join("only");
+    build(&[source, "--tables", "quotas,keyspace"], &only);
+    let tables: Vec<String> = files(&only).into_keys().map(|name| name.split('/').next().unwrap().to_owned()).collect();
+    assert!(
+        tables.iter().all(|table| ["quotas", "keyspace"].contains(&table.as_str())) && tables.len() == 3,
+        "{tables:?}"
+    );
+    let ran = plimsoll(&["dataset", "build", source, "--to", only.to_str().unwrap(), "--tables", "pods"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("audit, metrics, keyspace, quotas"), "{}", ran.stderr);
+    let ran = plimsoll(&["dataset", "build", source, "--to", only.to_str().unwrap(), "--tables", "audit"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+}
+
+#[test]
+fn a_killed_build_loses_and_doubles_no_capture() {
+    let home = folder();
+    let bundle = captures(home.path());
+    assert!(killed_everywhere(home.path(), bundle.to_str().unwrap()) > 10);
 }
 
 #[test]
@@ -247,9 +351,10 @@ fn what_can_not_be_built_is_said() {
 
 #[test]
 fn the_page_lists_every_column() {
+    use plimsoll::model::dataset::{CAPTURED, EVENTS};
     let page = std::fs::read_to_string(root().join("docs/dataset.md")).unwrap();
     let table: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
-    let columns = plimsoll::model::dataset::EVENTS;
+    let columns = EVENTS.iter().chain(CAPTURED.iter().flat_map(|table| table.columns));
     let expected = columns.map(|own| format!("| `{}` | {} | {} |", own.name, own.kind.name(), own.meaning));
-    assert_eq!(table, expected);
+    assert_eq!(table, expected.collect::<Vec<_>>());
 }

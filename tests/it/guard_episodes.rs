@@ -48,6 +48,22 @@ fn an_episode_is_what_compare_compares_with_its_baseline() {
     assert!(ran.exits(2).stderr.contains("has no episode"), "{}", ran.stderr);
 }
 
+/// Bundles of two clusters, or of two times, are judged one by one: what lies between was not seen.
+#[test]
+fn bundles_of_different_times_are_judged_apart() {
+    let rows = |sources: &[&str]| -> Vec<Value> {
+        let sources: Vec<String> = sources.iter().map(|name| sample(name)).collect();
+        let mut args = vec!["guard", "episodes"];
+        args.extend(sources.iter().map(String::as_str));
+        args.extend(["-o", "json"]);
+        plimsoll(&args).json(0)["rows"].as_array().unwrap().clone()
+    };
+    let apart = [rows(&["list-storm"]), rows(&["overload-restart"])].concat();
+    assert_eq!(rows(&["list-storm", "overload-restart"]), apart);
+    assert_eq!(rows(&["overload-restart", "list-storm"]), apart);
+    assert_eq!(apart.len(), 2);
+}
+
 #[test]
 fn episodes_of_a_roll_up_are_those_of_its_log() {
     let home = folder();

@@ -75,6 +75,8 @@ mod metrics_tables;
 mod metrics_ways;
 #[cfg(feature = "live")]
 mod prometheus_faults;
+#[cfg(feature = "dataset")]
+mod query;
 mod quota;
 #[cfg(feature = "live")]
 mod quota_alert;

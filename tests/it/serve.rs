@@ -807,6 +807,12 @@ fn documents_are_what_the_commands_say() {
         ("/api/v1/traffic?by=nothing&since=-20000d", 400, "nothing"),
         ("/api/v1/report?since=2020-01-01&until=2020-01-02", 400, "between"),
         ("/api/v1/nothing", 404, "not found"),
+        ("/api/v1/traffic?since=-1h&since=-20000d", 400, "since: given more than once"),
+        ("/api/v1/guard/events?kind=delete-everything&since=-20000d", 400, "kind: \"delete-everything\" is unknown"),
+        // Not that there were no requests.
+        ("/api/v1/traffic?since=2020-01-01&until=2020-01-02", 404, "nothing was recorded"),
+        ("/api/v1/balance?since=2020-01-01&until=2020-01-02", 404, "nothing was recorded"),
+        ("/api/v1/balance?since=-20000d&where=user%3Dnobody", 200, "balance"),
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "ok"),
     ] {

@@ -3,7 +3,8 @@
 use super::{sync, write};
 use crate::model::series::Point;
 use crate::sources::store::{BLOCK, DAYS, Group, Index, POINTS, Row, StoreError, index_path, key, log};
-use polars::prelude::{BatchedWriter, Column, DataFrame, IdxCa, ParquetCompression, ParquetWriter};
+use polars::io::parquet::write::BatchedWriter;
+use polars::prelude::{Column, DataFrame, IdxCa, ParquetCompression, ParquetWriter};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -272,6 +272,7 @@ pub fn report(checks: Vec<Check>, idle_leases: u64, kv_hash: Option<u32>, file: 
             .flat_map(|c| c.what.iter().map(|what| vec![c.name.into(), what.as_str().into()]))
             .collect(),
         headings: vec![("what", "WHAT FAILED")],
+        ..Table::default()
     };
     let failed: Vec<&str> = checks.iter().filter(|check| check.failed > 0).map(|check| check.name).collect();
     let is_damaged = checks.iter().any(|check| check.failed > 0 && is_damage(check.name));

@@ -1,21 +1,24 @@
-//! `plimsoll dataset build`: from audit logs to a dataset, exactly once.
+//! `plimsoll dataset build`: from logs, pages, databases and objects to a dataset, each exactly once.
 
+use super::captures::{self, CapturedRows};
 use crate::actions::dataset::{DatasetPart, DatasetWriter, ReadyBatch, Written};
 use crate::analysis::dataset::RowReader;
 use crate::cli::{Context, Error, FailOn};
+use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
-use crate::inputs::{found, rollup};
-use crate::model::dataset::DatasetLog;
+use crate::model::dataset::{AUDIT, CAPTURED, DatasetLog};
 use crate::model::event::Timed;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::time::{Micros, Span, together};
 use crate::model::units::{bytes, counted, percent};
 use crate::sources::audit::pass::Worker;
-use crate::sources::found::LogStream;
-use crate::sources::open::{Packing, Place, Source};
+use crate::sources::find;
+use crate::sources::found::{Discovery, LogStream};
+use crate::sources::open::{Packing, Place, Source, SourceError};
 use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::wanted::Wanted;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,12 +34,25 @@ use std::path::{Path, PathBuf};
 
 Columns, partitions, how engines read them: docs/dataset.md.")]
 pub struct Args {
-    /// Audit logs: files, folders, globs, bundles.
+    /// Audit logs, metrics pages, databases of etcd, objects with quotas: files, folders, globs, bundles.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// The folder of the dataset; it is added to.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
+    /// Build only these tables: audit, metrics, keyspace, quotas (default: of all that the sources hold).
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = table)]
+    tables: Vec<String>,
+}
+
+/// The tables of a dataset.
+pub(super) fn tables() -> impl Iterator<Item = &'static str> {
+    [AUDIT].into_iter().chain(CAPTURED.iter().map(|table| table.name))
+}
+
+fn table(name: &str) -> Result<String, String> {
+    let all: Vec<&str> = tables().collect();
+    all.contains(&name).then(|| name.to_owned()).ok_or_else(|| format!("the tables are {}", all.join(", ")))
 }
 
 /// A worker that makes rows.
@@ -57,43 +73,73 @@ impl Worker for Rows<'_> {
 
 /// What a run added.
 #[derive(Debug, Default)]
-struct Added {
+pub(super) struct Added {
     written: Written,
-    events: u64,
+    pub(super) events: u64,
     logs: u64,
     /// Logs of which there was nothing new.
     known: u64,
-    inputs: Vec<InputReport>,
+    pub(super) inputs: Vec<InputReport>,
     span: Option<Span>,
+    /// By table of captures.
+    pub(super) captured: BTreeMap<&'static str, CapturedRows>,
 }
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    let found = found::find(&args.sources, Wanted::Logs, context)?;
-    if found.streams.is_empty() {
-        return Err(Error::Input(format!("{}: no audit log", args.sources.join(", "))));
+    let is_wanted = |table: &str| args.tables.is_empty() || args.tables.iter().any(|own| own == table);
+    let added = build(&args.sources, &args.to, &is_wanted, context)?;
+    context.print(&report(added, args), FailOn::Never)
+}
+
+/// Adds to a dataset what sources hold for the tables that are wanted.
+pub(super) fn build(
+    sources: &[String],
+    to: &Path,
+    is_wanted: &dyn Fn(&str) -> bool,
+    context: &mut Context<'_>,
+) -> Result<Added, Error> {
+    let captures = captures::find(sources, is_wanted, context);
+    let found = find::find(sources, Wanted::Both, context.io.now);
+    let Discovery { streams, pages, errors, .. } = found;
+    let streams = if is_wanted(AUDIT) { streams } else { Vec::new() };
+    let is_other = |error: &&SourceError| !captures.explains(error);
+    if streams.is_empty() && captures.is_empty() && (pages.is_empty() || !is_wanted("metrics")) {
+        let errors: Vec<String> = errors.iter().filter(is_other).map(ToString::to_string).collect();
+        return Err(Error::Input(match errors.is_empty() {
+            true => format!("{}: nothing for a dataset found", sources.join(", ")),
+            false => errors.join("\nplimsoll: "),
+        }));
     }
-    if let Some(file) = found.streams.iter().filter(|own| own.is_rolled()).flat_map(|own| &own.files).next() {
+    if let Some(file) = streams.iter().filter(|own| own.is_rolled()).flat_map(|own| &own.files).next() {
         return Err(Error::Usage(format!("{}: a roll-up holds no single events; give the log itself", file.path)));
     }
-    let writer = DatasetWriter::begin(&args.to).map_err(|error| failed(&args.to.display(), &error))?;
-    let mut building = Building { to: &args.to, writer, added: Added::default() };
-    for stream in found.streams {
-        if let Some(file) = stream.files.iter().find(|file| !matches!(file.place, Place::File(_))) {
-            let why = "a dataset is built from files, so that nothing is in it twice; write it to a file";
-            return Err(Error::Usage(format!("{}: {why}", file.path)));
-        }
+    errors.iter().filter(is_other).try_for_each(|error| context.lost(error))?;
+    let is_file = |source: &&Source| matches!(source.place, Place::File(_));
+    let paged = pages.iter().filter(|_| is_wanted("metrics")).flat_map(|folder| &folder.pages);
+    let mut all = streams.iter().flat_map(|stream| &stream.files).chain(paged.map(|page| &page.source));
+    if let Some(source) = all.find(|source| !is_file(source)) {
+        let why = "a dataset is built from files, so that nothing is in it twice; write it to a file";
+        return Err(Error::Usage(format!("{}: {why}", source.path)));
+    }
+    let writer = DatasetWriter::begin(to).map_err(|error| failed(&to.display(), &error))?;
+    let mut building = Building { to, writer, added: Added::default() };
+    for stream in streams {
         // Late is what lies before what the files before it had already.
         let mut latest = Micros::MIN;
         for unit in units(stream) {
             building.add(unit, &mut latest, context)?;
         }
     }
+    if is_wanted("metrics") {
+        building.add_pages(pages, context)?;
+    }
+    building.add_captures(captures, context)?;
     building.writer.fold().map_err(|error| building.unwritten(&error))?;
-    context.print(&report(building.added, args), FailOn::Never)
+    Ok(building.added)
 }
 
-fn failed(place: &dyn Display, error: &io::Error) -> Error {
+pub(super) fn failed(place: &dyn Display, error: &io::Error) -> Error {
     Error::Input(format!("{place}: {error}"))
 }
 
@@ -139,14 +185,14 @@ impl Taken {
 }
 
 /// A dataset that is added to.
-struct Building<'a> {
+pub(super) struct Building<'a> {
     to: &'a Path,
-    writer: DatasetWriter,
-    added: Added,
+    pub(super) writer: DatasetWriter,
+    pub(super) added: Added,
 }
 
 impl Building<'_> {
-    fn unwritten(&self, error: &io::Error) -> Error {
+    pub(super) fn unwritten(&self, error: &io::Error) -> Error {
         failed(&self.to.display(), error)
     }
 
@@ -228,22 +274,44 @@ impl Building<'_> {
     }
 }
 
+impl Added {
+    /// Counts what was read, and a file that was written.
+    pub(super) fn read(&mut self, inputs: impl IntoIterator<Item = InputReport>) {
+        self.inputs.extend(inputs);
+    }
+
+    pub(super) fn wrote(&mut self, files: u64, bytes: u64) {
+        (self.written.files, self.written.bytes) = (self.written.files + files, self.written.bytes + bytes);
+    }
+}
+
 fn report(added: Added, args: &Args) -> Report {
-    let Added { written, events, logs, known, inputs, span } = added;
+    let Added { written, events, logs, known, inputs, span, captured } = added;
+    let of_logs: Vec<&InputReport> = inputs.iter().filter(|input| input.kind == "audit").collect();
     let read: u64 = inputs.iter().map(|input| input.bytes).sum();
-    let share = if read > 0 { written.bytes as f64 / read as f64 } else { 0.0 };
-    let lead = match logs {
-        0 => format!("Nothing new: {} in {} already.", counted(known, "log"), args.to.display()),
-        _ => format!(
-            "{} of {} added to {}: {}, {} of what was read.",
-            counted(events, "event"),
-            counted(logs, "log"),
-            args.to.display(),
-            bytes(written.bytes as f64),
-            percent(share)
-        ),
+    let captures = |of: fn(&CapturedRows) -> u64| captured.values().map(of).sum::<u64>();
+    let (new, old) = (captures(|own| own.captures), captures(|own| own.known));
+    let to = args.to.display();
+    let mut what = Vec::new();
+    if logs > 0 {
+        what.push(format!("{} of {}", counted(events, "event"), counted(logs, "log")));
+    }
+    if new > 0 {
+        what.push(format!("{} of {}", counted(captures(|own| own.rows), "row"), counted(new, "capture")));
+    }
+    let lead = match what.is_empty() {
+        true if old == 0 => format!("Nothing new: {} in {to} already.", counted(known, "log")),
+        true => format!("Nothing new: {} and {} in {to} already.", counted(known, "log"), counted(old, "capture")),
+        false => {
+            let mut lead = format!("{} added to {to}: {}", what.join(" and "), bytes(written.bytes as f64));
+            // Of logs unpacked bytes were read; of captures, those on disk.
+            if new == 0 && read > 0 {
+                lead += &format!(", {} of what was read", percent(written.bytes as f64 / read as f64));
+            }
+            lead + "."
+        }
     };
-    let row = |input: &InputReport| -> Vec<Value> {
+    let row = |input: &&InputReport| -> Vec<Value> {
         vec![
             input.path.as_str().into(),
             Value::Count(input.records),
@@ -251,25 +319,40 @@ fn report(added: Added, args: &Args) -> Report {
             Value::Count(input.skipped),
         ]
     };
+    let of_table = |(name, own): (&&str, &CapturedRows)| -> Vec<Value> {
+        vec![(*name).into(), Value::Count(own.captures), Value::Count(own.rows), Value::Count(own.known)]
+    };
+    let captures = Table {
+        name: "captures".to_owned(),
+        columns: ["dataset_table", "captures", "captured_rows", "known_captures"].map(str::to_owned).to_vec(),
+        rows: captured.iter().map(of_table).collect(),
+        ..Table::default()
+    };
+    let table = Table {
+        name: "logs".to_owned(),
+        columns: ["log_path", "dataset_events", "read_bytes", "skipped_lines"].map(str::to_owned).to_vec(),
+        rows: of_logs.iter().map(row).collect(),
+        ..Table::default()
+    };
+    let has_rows = |table: &&Table| !table.rows.is_empty();
     Report {
+        people: Some([&table, &captures].into_iter().filter(has_rows).cloned().collect()),
         schema: "plimsoll.dataset-build/v1".to_owned(),
         window: Window::of(span),
         totals: [
             ("events", events),
             ("logs", logs),
             ("known_logs", known),
+            ("captures", new),
+            ("known_captures", old),
             ("files", written.files),
             ("bytes", written.bytes),
             ("read_bytes", read),
         ]
         .map(|(name, count)| (name.to_owned(), Value::Count(count)))
         .to_vec(),
-        table: Table {
-            name: "logs".to_owned(),
-            columns: ["log_path", "dataset_events", "read_bytes", "skipped_lines"].map(str::to_owned).to_vec(),
-            rows: inputs.iter().map(row).collect(),
-            ..Table::default()
-        },
+        table,
+        tables: Some(captures).filter(|table| !table.rows.is_empty()).into_iter().collect(),
         lead: vec![lead],
         inputs,
         ..Report::default()

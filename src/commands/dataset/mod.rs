@@ -1,6 +1,11 @@
-//! `plimsoll dataset`: audit events as Parquet that any engine reads.
+//! `plimsoll dataset`: audit events and captures as Parquet that any engine reads, and SQL over them.
 
 mod build;
+mod captures;
+#[cfg(feature = "dataset")]
+mod named;
+#[cfg(feature = "dataset")]
+mod query;
 
 use crate::cli::{Context, Error};
 use clap::Subcommand;
@@ -15,13 +20,18 @@ pub struct Args {
 /// What is done with a dataset.
 #[derive(Debug, Subcommand)]
 enum DatasetCommand {
-    /// Write audit events as Parquet by cluster and hour.
+    /// Write audit events and captures as Parquet.
     Build(build::Args),
+    /// Answer SQL over datasets, roll-ups, logs and bundles.
+    #[cfg(feature = "dataset")]
+    Query(query::Args),
 }
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     match &args.what {
         DatasetCommand::Build(args) => build::run(args, context),
+        #[cfg(feature = "dataset")]
+        DatasetCommand::Query(args) => query::run(args, context),
     }
 }

@@ -49,7 +49,10 @@ pub(super) fn take(
     context: &Context<'_>,
 ) -> Result<Option<(Vec<NamedCluster>, Temporary)>, Error> {
     if flags.contexts.is_empty() {
-        return Ok(None);
+        return match flags.kube.kubeconfig.is_some() || flags.kube.context.is_some() {
+            true => Err(Error::Usage("--kubeconfig: name the clusters with --contexts, '*' for all".to_owned())),
+            false => Ok(None),
+        };
     }
     if flags.kube.context.is_some() {
         return Err(Error::Usage("--context: name the clusters of a fleet with --contexts".to_owned()));

@@ -14,6 +14,7 @@ use crate::model::input::InputReport;
 use crate::model::question::{self, Bounds};
 use crate::model::time::Micros;
 use sources::NamedCluster;
+use std::path::Path;
 
 /// Arguments of `plimsoll fleet`.
 #[derive(Debug, clap::Args)]
@@ -63,6 +64,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     if let Some(pipe) = args.sources.iter().find(|source| *source == "-" || source.ends_with("=-")) {
         return Err(Error::Usage(format!("{pipe}: a fleet is read from files and folders, not from a pipe")));
+    }
+    if let Some(name) = args.sources.iter().find(|source| source.ends_with('=') && !Path::new(source).exists()) {
+        return Err(Error::Usage(format!("{name}: a source must follow the name, as in {name}prod.tar.zst")));
     }
     let bounds = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let asked = Bounded { bounds, to: args.to, horizon: question::Forecast::default().horizon };

@@ -3,6 +3,7 @@
 use super::pages::KeptPages;
 use crate::actions::web::{WebAnswer, WebRequest};
 use crate::analysis::answer::Answer;
+use crate::analysis::guard::RULES;
 use crate::analysis::incident::episode_report;
 use crate::cli::{Context, Error, FailOn, Settings, Shown, parse_time, silent};
 use crate::commands::{self, report};
@@ -15,6 +16,7 @@ use crate::sources::clock::now;
 use crate::sources::store::Store;
 use crate::views::Format;
 use serde_json::json;
+use std::collections::HashSet;
 
 /// What is looked at where nobody says since when.
 const DEFAULT_SPAN: Micros = 3600 * SECOND;
@@ -31,10 +33,23 @@ const PATHS: [(&str, &[&str]); 8] = [
     ("/api/v1/guard/events", &["where", "namespace", "kind", "severity", "top"]),
 ];
 
+/// Parameters that may be given more than once.
+const REPEATABLE: [&str; 3] = ["by", "where", "kind"];
+
 /// The parameters of a query.
 struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
+    /// Those of a query; of what can be given once a second one would be passed over.
+    fn read(query: &str) -> Result<Self, Error> {
+        let all = parameters(query);
+        let mut names = HashSet::new();
+        match all.iter().find(|(name, _)| !REPEATABLE.contains(&name.as_str()) && !names.insert(name.as_str())) {
+            Some((name, _)) => Err(Error::Usage(format!("{name}: given more than once"))),
+            None => Ok(Self(all)),
+        }
+    }
+
     fn one(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -154,6 +169,10 @@ fn asked(path: &str, parameters: &Parameters, store: &Store) -> Result<Option<Ap
                 Some(text) => Some(severity(text)?),
             };
             let kinds = parameters.list("kind");
+            if let Some(kind) = kinds.iter().find(|kind| !RULES.iter().any(|rule| rule.kind == **kind)) {
+                let all: Vec<&str> = RULES.iter().map(|rule| rule.kind).collect();
+                return Err(Error::Usage(format!("kind: {kind:?} is unknown; use one of {}", all.join(", "))));
+            }
             Question::GuardEvents(GuardEvents { sources, bounds, filters, kinds, severity, ..GuardEvents::default() })
         }
     };
@@ -169,7 +188,10 @@ fn severity(text: &str) -> Result<Severity, Error> {
 /// Answers a path, of the store's roll-ups.
 pub(super) fn answer(request: &WebRequest, store: &Store, settings: &Settings) -> WebAnswer {
     let path = request.path.as_str();
-    let mut parameters = Parameters(parameters(&request.query));
+    let mut parameters = match Parameters::read(&request.query) {
+        Ok(parameters) => parameters,
+        Err(error) => return failed(&error),
+    };
     if let Some(only) = &request.namespace {
         parameters.0.push(("namespace".to_owned(), only.clone()));
     }
@@ -206,6 +228,9 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
             Ok("application/json")
         }),
         ApiRequest::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {
+            Answer::Report(report, _) if report.window.from.is_empty() && !is_of_matches(question) => {
+                Err(Error::Input("nothing was recorded in this time; ask for another with since and until".to_owned()))
+            }
             Answer::Report(report, _) => {
                 context.print(&report, FailOn::Never)?;
                 Ok("application/json")
@@ -214,6 +239,11 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
         }),
         ApiRequest::Index => Ok("application/json"),
     }
+}
+
+/// Whether the time that an answer covers is only that of the requests that match.
+fn is_of_matches(question: &Question) -> bool {
+    matches!(question, Question::Balance(own) if !own.filters.is_empty())
 }
 
 /// Findings of a question's answer.

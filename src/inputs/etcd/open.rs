@@ -133,6 +133,19 @@ fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Vec<Arc<O
     }
 }
 
+/// Opens a database that was found, and when it was taken; says why it is none.
+#[cfg(feature = "history")]
+#[expect(clippy::type_complexity, reason = "one pair, once")]
+pub(crate) fn dated(
+    source: &mut Source,
+    context: &mut Context<'_>,
+) -> Result<Result<(Arc<Opened>, Option<Micros>), String>, Error> {
+    Ok(read(source, context)?.map(|opened| {
+        let at = taken(source, &opened.database);
+        (opened, at)
+    }))
+}
+
 /// Reads a database, unless it is open already; of another program's file, what it is.
 fn read(source: &mut Source, context: &mut Context<'_>) -> Result<Result<Arc<Opened>, String>, Error> {
     if let Some(opened) = SharedDatabases::opened(context, &source.path) {

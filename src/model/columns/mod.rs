@@ -42,6 +42,8 @@ pub enum Kind {
     Spark,
     /// RFC 3339, written as `Nov 20 09:21`.
     Time,
+    /// A number of which nobody knows what it counts: its digits.
+    Plain,
 }
 
 impl Kind {
@@ -49,7 +51,7 @@ impl Kind {
     pub fn unit(self) -> &'static str {
         match self {
             Self::Text | Self::Spark => "",
-            Self::Count | Self::More | Self::Rate => "number",
+            Self::Count | Self::More | Self::Rate | Self::Plain => "number",
             Self::Share | Self::Change => "1 = 100 %",
             Self::Millis => "ms",
             Self::Bytes | Self::MoreBytes => "bytes",

@@ -1,0 +1,234 @@
+//! SQL over tables that are Parquet files, by polars.
+
+use super::store::guarded;
+use crate::model::problem::{Problem, ProblemKind};
+use crate::model::report::Value;
+use crate::model::time::{Micros, SECOND, format};
+use polars::io::HiveOptions;
+use polars::prelude::{
+    AnyValue, Column, DataFrame, DataType, Engine, LazyFrame, PlRefPath, PolarsError, ScanArgsParquet, Schema,
+    TimeUnit, UnionArgs, concat,
+};
+use polars::sql::{SQLContext, extract_table_identifiers};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Files of one table that lie in one folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SqlFiles {
+    /// Where partitions (`cluster=…/date=…`) begin, if there are any.
+    pub partitions_below: Option<PathBuf>,
+    pub files: Vec<PathBuf>,
+}
+
+/// A table, and where its rows are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SqlTable {
+    pub name: String,
+    pub places: Vec<SqlFiles>,
+}
+
+/// What a query came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SqlAnswer {
+    /// Names of the columns, no two alike.
+    pub columns: Vec<String>,
+    /// A value for each of them.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// The names of the tables that a query reads, in the order in which they are named.
+pub fn tables_of(sql: &str) -> Result<Vec<String>, Problem> {
+    guarded(|| extract_table_identifiers(sql, false, true).map_err(|error| problem(&error)))
+}
+
+/// Answers a query; no more rows than `most` are kept, where that is given.
+pub fn query(tables: &[SqlTable], sql: &str, most: Option<usize>) -> Result<SqlAnswer, Problem> {
+    let frame = silently(|| {
+        let mut context = SQLContext::new();
+        for table in tables {
+            context.register(&table.name, frame(table).map_err(|error| problem(&error).at(&table.name))?);
+        }
+        let plan = context.execute(sql).map_err(|error| problem(&error))?;
+        let plan = match most {
+            Some(most) => plan.limit(u32::try_from(most).unwrap_or(u32::MAX)),
+            None => plan,
+        };
+        // Not all rows are in memory at once, where that can be helped.
+        let answer = plan.collect_with_engine(Engine::Streaming).map_err(|error| problem(&error))?;
+        Ok(answer.unwrap_single())
+    })?;
+    guarded(|| rows(&frame))
+}
+
+/// Runs what may panic where a file is damaged, or where polars lacks something; no more is printed than the problem.
+fn silently<T>(work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let done = guarded(work);
+    std::panic::set_hook(hook);
+    done.map_err(|problem| match problem.kind {
+        ProblemKind::Malformed => {
+            Problem::malformed("the query could not be answered: a file is damaged, or polars lacks what it asks for")
+                .hint("check the files, or ask in another way")
+        }
+        _ => problem,
+    })
+}
+
+/// All rows of a table: those of its places below each other.
+fn frame(table: &SqlTable) -> Result<LazyFrame, PolarsError> {
+    let mut all = table.places.iter().map(scan).collect::<Result<Vec<LazyFrame>, PolarsError>>()?;
+    match all.len() {
+        1 => Ok(all.swap_remove(0)),
+        _ => concat(all, UnionArgs { rechunk: false, ..UnionArgs::default() }),
+    }
+}
+
+fn scan(place: &SqlFiles) -> Result<LazyFrame, PolarsError> {
+    let hive_options = match &place.partitions_below {
+        Some(folder) => {
+            let kinds = [("cluster", DataType::String), ("date", DataType::String), ("hour", DataType::Int64)];
+            let has = |name: &str| {
+                let part = format!("/{name}=");
+                place
+                    .files
+                    .first()
+                    .is_some_and(|file| file.to_string_lossy()[folder.as_os_str().len()..].contains(&part))
+            };
+            let schema: Schema =
+                kinds.into_iter().filter(|(name, _)| has(name)).map(|(name, kind)| (name.into(), kind)).collect();
+            HiveOptions {
+                enabled: Some(true),
+                hive_start_idx: folder.as_os_str().len(),
+                schema: Some(Arc::new(schema)),
+                try_parse_dates: false,
+            }
+        }
+        None => HiveOptions::new_disabled(),
+    };
+    let paths = place.files.iter().map(|file| PlRefPath::new(file.to_string_lossy()));
+    // A file of an earlier version lacks columns; names may hold what stands for others in a pattern.
+    let args = ScanArgsParquet { hive_options, glob: false, allow_missing_columns: true, ..ScanArgsParquet::default() };
+    LazyFrame::scan_parquet_files(paths.collect(), args)
+}
+
+/// What polars says, without the names of its kinds of errors.
+fn problem(error: &PolarsError) -> Problem {
+    let text = match error {
+        PolarsError::Context { error, .. } => return problem(error),
+        PolarsError::SQLInterface(text) | PolarsError::SQLSyntax(text) => text.to_string(),
+        PolarsError::ColumnNotFound(text) => {
+            // All columns that there are follow.
+            let first = text.split([';', '\n']).next().unwrap_or_default();
+            format!("no such column: {first}")
+        }
+        other => other.to_string(),
+    };
+    Problem::setting(text.trim_end_matches('.').to_owned()).hint(".schema lists tables and columns")
+}
+
+fn rows(frame: &DataFrame) -> Result<SqlAnswer, Problem> {
+    let columns: Vec<&Column> = frame.columns().iter().collect();
+    let mut rows = Vec::with_capacity(frame.height());
+    for row in 0..frame.height() {
+        let value = |column: &&Column| Ok(value(&column.get(row).map_err(|error| problem(&error))?));
+        rows.push(columns.iter().map(value).collect::<Result<Vec<Value>, Problem>>()?);
+    }
+    Ok(SqlAnswer { columns: columns.iter().map(|column| column.name().to_string()).collect(), rows })
+}
+
+/// Microseconds.
+fn micros(value: i64, unit: TimeUnit) -> Micros {
+    match unit {
+        TimeUnit::Nanoseconds => value.div_euclid(1000),
+        TimeUnit::Microseconds => value,
+        TimeUnit::Milliseconds => value.saturating_mul(1000),
+    }
+}
+
+fn whole(number: i128) -> Value {
+    match u64::try_from(number) {
+        Ok(count) => Value::Count(count),
+        // In JSON all digits of a number below zero, too.
+        Err(_) => i64::try_from(number).map_or(Value::Number(number as f64), |number| Value::Json(number.into())),
+    }
+}
+
+fn value(value: &AnyValue<'_>) -> Value {
+    match value {
+        AnyValue::Null => Value::None,
+        AnyValue::Boolean(truth) => Value::Json((*truth).into()),
+        // Also empty ones, which are not null.
+        AnyValue::String(text) => Value::Text((*text).to_owned()),
+        AnyValue::StringOwned(text) => Value::Text(text.to_string()),
+        AnyValue::UInt8(number) => whole((*number).into()),
+        AnyValue::UInt16(number) => whole((*number).into()),
+        AnyValue::UInt32(number) => whole((*number).into()),
+        AnyValue::UInt64(number) => whole((*number).into()),
+        AnyValue::Int8(number) => whole((*number).into()),
+        AnyValue::Int16(number) => whole((*number).into()),
+        AnyValue::Int32(number) => whole((*number).into()),
+        AnyValue::Int64(number) => whole((*number).into()),
+        AnyValue::Int128(number) => whole(*number),
+        AnyValue::Float32(number) => f64::from(*number).into(),
+        AnyValue::Float64(number) => (*number).into(),
+        AnyValue::Date(days) => Value::Text(format(i64::from(*days) * 86_400 * SECOND)[..10].to_owned()),
+        AnyValue::Datetime(at, unit, _) => Value::Text(format(micros(*at, *unit))),
+        AnyValue::DatetimeOwned(at, unit, _) => Value::Text(format(micros(*at, *unit))),
+        AnyValue::Duration(length, unit) => (micros(*length, *unit) as f64 / SECOND as f64).into(),
+        AnyValue::List(items) => Value::Json(items.iter().map(|item| json(&item)).collect()),
+        AnyValue::Binary(bytes) => Value::Text(bytes.escape_ascii().to_string()),
+        other => Value::Text(other.str_value().into_owned()),
+    }
+}
+
+fn json(of: &AnyValue<'_>) -> serde_json::Value {
+    match value(of) {
+        Value::Text(text) => text.into(),
+        Value::Count(count) => count.into(),
+        Value::Number(number) => number.into(),
+        Value::Json(json) => json,
+        _ => serde_json::Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_of_a_query_are_known() {
+        let sql = "with a as (select * from audit) select * from a join traffic t using (verb)";
+        let tables = tables_of(sql).unwrap();
+        assert!(tables.contains(&"audit".to_owned()) && tables.contains(&"traffic".to_owned()), "{tables:?}");
+        for wrong in ["", "select", "select 1; select 2", "drop everything"] {
+            assert!(tables_of(wrong).and_then(|_| query(&[], wrong, None)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_are_given_as_they_are() {
+        let answer = query(
+            &[],
+            "select 1 as a, -2 as b, 1.5 as c, 'x' as d, '' as e, null as f, true as g, [1, 2] as h, \
+             date '2026-11-20' as i, timestamp '2026-11-20 09:21:57' as j",
+            None,
+        )
+        .unwrap();
+        let expected = [
+            Value::Count(1),
+            Value::Json((-2).into()),
+            Value::Number(1.5),
+            "x".into(),
+            "".into(),
+            Value::None,
+            Value::Json(true.into()),
+            Value::Json(serde_json::json!([1, 2])),
+            "2026-11-20".into(),
+            "2026-11-20T09:21:57Z".into(),
+        ];
+        assert_eq!(answer.rows, [expected]);
+        assert_eq!(answer.columns.join(""), "abcdefghij");
+    }
+}
