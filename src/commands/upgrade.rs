@@ -1,9 +1,10 @@
-//! `plimsoll upgrade`: which clients an upgrade of Kubernetes breaks.
+//! `plimsoll upgrade`: which clients an upgrade of Kubernetes breaks, and which manifests.
 
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Retention;
 use crate::analysis::quota::owners;
 use crate::analysis::upgrade::calls;
+use crate::analysis::upgrade::objects::old_objects;
 use crate::analysis::upgrade::report::{UpgradeInput, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::selection::Selection;
@@ -11,7 +12,8 @@ use crate::inputs::{found, pages, rollup};
 use crate::model::objects::Namespace;
 use crate::model::time::Span;
 use crate::sources::alerts;
-use crate::sources::objects::captures::{self, Captures};
+use crate::sources::find;
+use crate::sources::objects::captures::{self, Capture, Captures};
 use crate::sources::wanted::Wanted;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,11 +27,13 @@ use std::path::PathBuf;
   plimsoll upgrade /var/lib/plimsoll --since -30d --to 1.37
   # metrics alone: which APIs, not by whom
   plimsoll upgrade scrapes/ --to 1.37
+  # manifests of a repository, before they are applied
+  plimsoll upgrade manifests/ --to 1.37 --fail-on warning
 
 A log shows who called while it was written: take one that is as long as the rarest job. What each verdict means: \
 docs/commands/upgrade.md.")]
 pub struct Args {
-    /// Audit logs, roll-ups, stores, metrics pages, bundles; objects beside them name owners.
+    /// Audit logs, roll-ups, stores, metrics pages, bundles; objects and manifests: what they were written in, and owners.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// Version to upgrade to [default: the one after the bundle's].
@@ -49,7 +53,16 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let config = alerts::given(args.alerts.as_deref()).map_err(Error::usage)?;
-    let mut found = found::find(&args.sources, Wanted::Both, context)?;
+    let Captures { captures, inputs: of_objects, errors } = captures::find(&args.sources);
+    let has_objects = captures.iter().any(|capture| !capture.objects.kinds.is_empty());
+    let found = find::find(&args.sources, Wanted::Both, context.io.now);
+    let has_calls = !(found.streams.is_empty() && found.pages.is_empty());
+    let mut found = match has_calls || !has_objects {
+        true => found::usable(found, has_calls, context)?,
+        // What is no log and no page is objects.
+        false => found,
+    };
+    errors.iter().try_for_each(|error| context.lost(error))?;
     let server = found.bundle.as_ref().and_then(|bundle| Minor::parse(&bundle.kubernetes_version));
     let Some(to) = args.to.or_else(|| server.map(Minor::next)) else {
         return Err(Error::Usage(
@@ -69,19 +82,22 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         of_logs = Some(rollup);
     }
     let calls = calls(of_logs.as_deref(), &facts, to);
-    let namespaces = namespaces(&args.sources, context)?;
+    if !has_calls {
+        inputs.extend(of_objects);
+    }
+    let old = old_objects(captures.iter().map(|capture| (capture.cluster.as_str(), &capture.objects)), to);
+    let namespaces = namespaces(captures);
     let calls = calls.iter().map(|call| (call, owners::of_user(&config, &namespaces, &call.user))).collect();
+    let objects = old.iter().map(|own| (own, owners::of(&config, &namespaces, &own.namespace))).collect();
     let top = context.settings.asked_top();
-    context.print(&report(UpgradeInput { calls, to, inputs, span, top }), FailOn::Never)
+    context.print(&report(UpgradeInput { calls, objects, to, has_calls, inputs, span, top }), FailOn::Never)
 }
 
-/// Namespaces of the objects beside the logs; of several captures the first that has one.
-fn namespaces(sources: &[String], context: &mut Context<'_>) -> Result<BTreeMap<String, Namespace>, Error> {
-    let Captures { captures, errors, .. } = captures::find(sources);
-    errors.iter().try_for_each(|error| context.lost(error))?;
+/// Namespaces of captured objects; of several captures the first that has one.
+fn namespaces(captures: Vec<Capture>) -> BTreeMap<String, Namespace> {
     let mut all = BTreeMap::new();
     for (name, namespace) in captures.into_iter().flat_map(|capture| capture.objects.namespaces) {
         all.entry(name).or_insert(namespace);
     }
-    Ok(all)
+    all
 }

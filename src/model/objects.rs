@@ -168,6 +168,18 @@ pub struct Service {
     pub node_ports: u64,
 }
 
+/// That an object was written in a version of its API that is none of `v1`, `v2` and so on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OldWriting {
+    /// Group and version.
+    pub version: String,
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    /// Who wrote it so: `kubectl apply`, or the manager of some of its fields; empty where the object itself is.
+    pub by: String,
+}
+
 /// The objects of one cluster at one time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Objects {
@@ -187,6 +199,8 @@ pub struct Objects {
     pub webhooks: Vec<Webhook>,
     /// How many objects there are by namespace and `resource` or `resource.group`, of all kinds that were read.
     pub counts: BTreeMap<(String, String), u64>,
+    /// Writings in versions that a release may no longer serve.
+    pub old_writings: std::collections::BTreeSet<OldWriting>,
     /// Kinds that were read, as `Pod`, `ResourceQuota`: of others nothing is known.
     pub kinds: std::collections::BTreeSet<String>,
 }

@@ -202,3 +202,89 @@ fn owners_are_those_of_namespaces() {
     let owners: Vec<&Value> = ours["rows"].as_array().unwrap().iter().map(|row| &row["owner"]).take(2).collect();
     assert_eq!(owners, [&json!("delivery"), &json!("platform")]);
 }
+
+/// Objects as kubectl lists them with their managers, and manifests of a repository.
+#[test]
+fn objects_of_old_versions_are_those_that_say_so() {
+    let home = folder();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "shop",
+            "managedFields": [{"manager": "helm", "apiVersion": "batch/v1beta1"}, {"manager": "kube-controller-manager", "apiVersion": "batch/v1"}]}},
+        {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "hourly", "namespace": "shop",
+            "managedFields": [{"manager": "helm", "apiVersion": "batch/v1beta1"}]}},
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "guard",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration":
+                "{\"apiVersion\":\"admissionregistration.k8s.io/v1beta1\",\"kind\":\"ValidatingWebhookConfiguration\"}"}}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "beta", "namespace": "shop"}},
+    ]});
+    write(home.path(), "objects/list.json", list.to_string());
+    write(
+        home.path(),
+        "objects/namespaces.json",
+        json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "shop", "annotations": {"owner": "team-shop"}}})
+        .to_string(),
+    );
+    let manifest = "apiVersion: flowcontrol.apiserver.k8s.io/v1beta3\nkind: FlowSchema\nmetadata:\n  name: mine\n---\n\
+        apiVersion: example.com/v1beta1\nkind: Widget\nmetadata:\n  name: ours\n";
+    write(home.path(), "objects/flow.yaml", manifest);
+    let objects = home.path().join("objects").display().to_string();
+    let document = plimsoll(&["upgrade", &objects, "--to", "1.37", "-o", "json"]).json(0);
+    let rows: Vec<Value> = document["tables"]["objects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            json!([
+                row["upgrade_verdict"],
+                row["object_kind"],
+                row["namespace"],
+                row["old_objects"],
+                row["written_in"],
+                row["written_by"],
+                row["removed_release"],
+                row["use_instead"]
+            ])
+        })
+        .collect();
+    let breaks = |rest: Value| [vec!["breaks".into()], rest.as_array().unwrap().clone()].concat();
+    assert_eq!(
+        json!(rows),
+        json!([
+            breaks(json!([
+                "ValidatingWebhookConfiguration",
+                null,
+                1,
+                "admissionregistration.k8s.io/v1beta1",
+                "kubectl apply",
+                "1.22",
+                "admissionregistration.k8s.io/v1"
+            ])),
+            breaks(json!(["CronJob", "shop", 2, "batch/v1beta1", "helm", "1.25", "batch/v1"])),
+            breaks(json!([
+                "FlowSchema",
+                null,
+                1,
+                "flowcontrol.apiserver.k8s.io/v1beta3",
+                null,
+                "1.32",
+                "flowcontrol.apiserver.k8s.io/v1"
+            ])),
+        ])
+    );
+    assert_eq!(document["totals"]["old_objects"], 4);
+    let ids: Vec<&str> =
+        document["findings"].as_array().unwrap().iter().map(|own| own["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["upgrade-old-manifest"; 3]);
+    // Before the release that ends them, they are for later; with a log beside them, calls are told too.
+    let earlier = plimsoll(&["upgrade", &objects, "--to", "1.24", "-o", "json"]).json(0);
+    assert_eq!((&earlier["totals"]["old_objects"], earlier["findings"].as_array().unwrap().len()), (&1.into(), 1));
+    let log = write(home.path(), "audit.log", log());
+    let both = document(&[&objects, &log, "--to", "1.37"]);
+    assert_eq!(both["totals"]["old_objects"], 4);
+    assert!(both["totals"]["calls"].as_u64() > Some(3), "{}", both["totals"]);
+    let ran = plimsoll(&["upgrade", &objects, "--to", "1.37", "--fail-on", "warning"]);
+    ran.exits(1);
+    assert!(ran.stdout.contains("4 objects were written in versions that 1.37 does not serve"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("no audit log and no metrics page"), "{}", ran.stdout);
+}

@@ -3,6 +3,7 @@
 //! What breaks is the apiserver's own word: `k8s.io/removed-release` in audit events, `removed_release` of metrics.
 
 mod apis;
+pub mod objects;
 pub mod report;
 
 use crate::analysis::list_route::Minor;

@@ -1,5 +1,6 @@
 //! The report of `upgrade`.
 
+use super::objects::OldObjects;
 use super::{Call, Fate, clients_that_break};
 use crate::analysis::list_route::Minor;
 use crate::model::input::InputReport;
@@ -12,7 +13,11 @@ use crate::model::units::counted;
 pub struct UpgradeInput<'c> {
     /// Calls, and who owns the client of each; an empty name where nobody is known to.
     pub calls: Vec<(&'c Call, String)>,
+    /// Objects that were written in versions that end, and whose they are.
+    pub objects: Vec<(&'c OldObjects, String)>,
     pub to: Minor,
+    /// Whether calls could be seen at all: in a log, or in metrics.
+    pub has_calls: bool,
     pub inputs: Vec<InputReport>,
     /// First and last event; `None` where there was no log.
     pub span: Option<Span>,
@@ -34,6 +39,49 @@ const COLUMNS: [&str; 12] = [
     "first_seen",
     "cluster",
 ];
+
+const OBJECT_COLUMNS: [&str; 10] = [
+    "upgrade_verdict",
+    "object_kind",
+    "namespace",
+    "old_objects",
+    "written_in",
+    "written_by",
+    "removed_release",
+    "use_instead",
+    "owner",
+    "cluster",
+];
+
+/// A finding for manifests that can't be applied any more.
+fn old_finding(old: &OldObjects, owner: &str, to: Minor) -> Finding {
+    let subject = [
+        ("cluster", old.cluster.as_str()),
+        ("kind", old.kind.as_str()),
+        ("namespace", old.namespace.as_str()),
+        ("version", old.version.as_str()),
+        ("manager", old.by.as_str()),
+        ("owner", owner),
+    ];
+    let place = if old.namespace.is_empty() { String::new() } else { format!(" in {}", old.namespace) };
+    let by = if old.by.is_empty() { String::new() } else { format!(" by {}", old.by) };
+    let remedy = match old.instead {
+        "" => "write the manifest in a version that is served".to_owned(),
+        instead => format!("write the manifest in {instead} and apply it"),
+    };
+    Finding::new("upgrade-old-manifest", Severity::Warning, &subject)
+        .summary(format!(
+            "{} of kind {}{place} ({}) written{by} in {}, which Kubernetes 1.{} does not serve (removed in 1.{})",
+            counted(old.objects, "object"),
+            old.kind,
+            old.name,
+            old.version,
+            to.0,
+            old.removed.0
+        ))
+        .evidence(serde_json::json!({"objects": old.objects, "removed_release": format!("1.{}", old.removed.0)}))
+        .remedy(remedy)
+}
 
 /// A finding for each client and API that the upgrade breaks.
 fn finding(call: &Call, owner: &str, to: Minor, span: Span) -> Finding {
@@ -66,7 +114,7 @@ fn finding(call: &Call, owner: &str, to: Minor, span: Span) -> Finding {
 
 /// The report.
 pub fn report(input: UpgradeInput<'_>) -> Report {
-    let UpgradeInput { calls, to, inputs, span, top } = input;
+    let UpgradeInput { calls, objects, to, has_calls, inputs, span, top } = input;
     let count = |fate: Fate| calls.iter().filter(|(call, _)| call.fate == fate).count() as u64;
     let clients = clients_that_break(calls.iter().map(|(call, _)| *call));
     let time = |at: Option<i64>| at.map_or(Value::None, |at| Value::Text(format(at)));
@@ -101,16 +149,46 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
             let (from, to) = (second(from), second(to));
             lead += &format!(" Looked at: {from} to {to}; a job that runs more rarely is not in it.");
         }
+        None if !has_calls => {
+            lead = "There is no audit log and no metrics page: nobody knows who calls what.".to_owned()
+        }
         None => lead += " There is no audit log: metrics name no clients, and forget calls when an apiserver restarts.",
     }
+    let old: u64 = objects.iter().filter(|(own, _)| own.fate == Fate::Breaks).map(|(own, _)| own.objects).sum();
+    if old > 0 {
+        let were = if old == 1 { "was" } else { "were" };
+        lead += &format!(
+            " {} {were} written in versions that 1.{} does not serve: their manifests can't be applied again.",
+            counted(old, "object"),
+            to.0
+        );
+    }
+    let old_row = |(own, owner): &(&OldObjects, String)| -> Vec<Value> {
+        vec![
+            own.fate.name().into(),
+            own.kind.as_str().into(),
+            Value::text(&own.namespace),
+            Value::Count(own.objects),
+            own.version.as_str().into(),
+            Value::text(&own.by),
+            format!("1.{}", own.removed.0).as_str().into(),
+            Value::text(own.instead),
+            Value::text(owner.as_str()),
+            Value::text(&own.cluster),
+        ]
+    };
     let findings = calls
         .iter()
         .filter(|(call, _)| call.fate == Fate::Breaks)
         .map(|(call, owner)| finding(call, owner, to, span.unwrap_or_default()))
+        .chain(
+            objects.iter().filter(|(own, _)| own.fate == Fate::Breaks).map(|(own, owner)| old_finding(own, owner, to)),
+        )
         .collect();
     let totals = [
         ("calls".to_owned(), Value::Count(calls.len() as u64)),
         ("clients_that_break".to_owned(), Value::Count(clients.len() as u64)),
+        ("old_objects".to_owned(), Value::Count(old)),
     ];
     let by_fate = Fate::ALL.map(|fate| (fate.name().replace('-', "_"), Value::Count(count(fate))));
     let shown = top.unwrap_or(calls.len());
@@ -118,17 +196,28 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
     if calls.len() > shown {
         notes.push(format!("{} more; --top 0 shows all", counted((calls.len() - shown) as u64, "call")));
     }
+    let table = Table {
+        name: "calls".to_owned(),
+        columns: COLUMNS.map(str::to_owned).to_vec(),
+        rows: calls.iter().take(shown).map(row).collect(),
+        ..Table::default()
+    };
+    let old_table = Table {
+        name: "objects".to_owned(),
+        title: "Objects written in versions that end".to_owned(),
+        columns: OBJECT_COLUMNS.map(str::to_owned).to_vec(),
+        rows: objects.iter().take(top.unwrap_or(objects.len())).map(old_row).collect(),
+        ..Table::default()
+    };
+    let has_rows = |table: &&Table| !table.rows.is_empty();
     let mut report = Report {
+        people: Some([&table, &old_table].into_iter().filter(has_rows).cloned().collect()),
+        tables: vec![old_table],
         schema: "plimsoll.upgrade/v1".to_owned(),
         inputs,
         window: Window::of(span),
         totals: totals.into_iter().chain(by_fate).collect(),
-        table: Table {
-            name: "calls".to_owned(),
-            columns: COLUMNS.map(str::to_owned).to_vec(),
-            rows: calls.iter().take(shown).map(row).collect(),
-            ..Table::default()
-        },
+        table,
         lead: vec![lead],
         notes,
         findings,

@@ -155,7 +155,7 @@ pub fn find(arguments: &[String]) -> Captures {
 fn merge(into: &mut Objects, from: Objects) {
     #[rustfmt::skip]
     let Objects {
-        namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, kinds,
+        namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, old_writings, kinds,
     } = from;
     into.namespaces.extend(namespaces);
     into.quotas.extend(quotas);
@@ -167,6 +167,7 @@ fn merge(into: &mut Objects, from: Objects) {
     into.services.extend(services);
     into.webhooks.extend(webhooks);
     counts.into_iter().for_each(|(key, count)| *into.counts.entry(key).or_default() += count);
+    into.old_writings.extend(old_writings);
     into.kinds.extend(kinds);
 }
 

@@ -7,6 +7,7 @@ pub mod flowcontrol;
 mod kinds;
 #[cfg(feature = "live")]
 pub mod live;
+mod old;
 mod or_default;
 pub mod read;
 pub mod usage;

@@ -2,7 +2,7 @@
 
 use crate::model::objects::Objects;
 use crate::model::problem::Problem;
-use crate::sources::objects::kinds;
+use crate::sources::objects::{kinds, old};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -95,6 +95,7 @@ fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects) -> Result<u64,
     if kind.is_empty() {
         return Err(Problem::malformed("not a Kubernetes object: it has no kind"));
     }
+    old::note(kind, version, json, objects);
     kinds::take(kind, version, json, objects)?;
     Ok(1)
 }
