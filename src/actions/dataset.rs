@@ -10,7 +10,7 @@ use crate::model::dataset::{
     ABOUT, AUDIT, CAPTURED, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, TableColumn,
 };
 use crate::model::event_rows::{EventBatch, EventRows, Texts};
-use crate::sources::dataset::{addition_number, description, is_held};
+use crate::sources::dataset::{addition_number, around, description, is_held};
 use polars::io::parquet::write::BatchedWriter;
 use polars::prelude::{
     Column, DataFrame, DataType, IntoColumn, IntoSeries, KeyValueMetadata, ListBuilderTrait, ListStringChunkedBuilder,
@@ -42,6 +42,9 @@ impl DatasetWriter {
     /// The right to write to a dataset, which is begun if need be; says why it can't be had. What a killed run left
     /// behind is removed.
     pub fn begin(folder: &Path) -> io::Result<Self> {
+        if let Some(other) = around(folder) {
+            return Err(io::Error::other(format!("lies in the dataset {}; choose another folder", other.display())));
+        }
         let about = folder.join(ABOUT);
         private_folder(&about)?;
         let Some(lock) = try_lock(&about.join("lock"))? else {

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 A log shows who called while it was written: take one that is as long as the rarest job. What each verdict means: \
 docs/commands/upgrade.md.")]
 pub struct Args {
-    /// Audit logs, roll-ups, stores, metrics pages, bundles; objects and manifests: what they were written in, and owners.
+    /// Audit logs, roll-ups, stores, metrics pages, bundles, objects, manifests.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// Version to upgrade to [default: the one after the bundle's].

@@ -22,7 +22,7 @@ pub enum Value {
     Series(Vec<u64>),
     /// Named values.
     Group(Vec<(String, Value)>),
-    /// What only machines read: lists, findings.
+    /// What only machines read: lists, findings; a number with all of its digits.
     Json(serde_json::Value),
 }
 

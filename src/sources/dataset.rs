@@ -1,6 +1,6 @@
 //! Datasets (docs/dataset.md): what one says of itself, and the files that are part of it.
 
-use crate::model::dataset::{ABOUT, AUDIT, DESCRIPTION, Description, SCHEMA};
+use crate::model::dataset::{ABOUT, AUDIT, CAPTURED, DESCRIPTION, Description, SCHEMA};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -68,6 +68,17 @@ pub fn is_dataset(folder: &Path) -> bool {
     folder.join(ABOUT).is_dir() || has_partitions(AUDIT)
 }
 
+/// The dataset that a path lies in, if it is one of its tables or lies below one.
+pub fn around(path: &Path) -> Option<PathBuf> {
+    let full = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok()?;
+    let is_table = |folder: &Path| {
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name == AUDIT || CAPTURED.iter().any(|table| table.name == name)
+    };
+    let tables = full.ancestors().filter(|folder| is_table(folder));
+    tables.filter_map(Path::parent).find(|folder| folder.join(ABOUT).is_dir()).map(Path::to_owned)
+}
+
 /// The Parquet files of a table that are part of a dataset, in the order of their paths. Where it says nothing of
 /// itself, all of them.
 pub fn files(folder: &Path, table: &str) -> io::Result<Vec<PathBuf>> {
@@ -92,5 +103,12 @@ pub fn files(folder: &Path, table: &str) -> io::Result<Vec<PathBuf>> {
         }
     }
     files.sort();
-    Ok(files)
+    let has_some = |about: &Description| match table {
+        AUDIT => about.logs.values().any(|log| log.events > 0),
+        table => about.captures.contains_key(table),
+    };
+    match files.is_empty() && about.as_ref().is_some_and(has_some) {
+        true => Err(io::Error::other(format!("the files of its table {table} are missing; build it again elsewhere"))),
+        false => Ok(files),
+    }
 }

@@ -52,8 +52,9 @@ pub fn identity(source: &Source) -> Result<Option<String>, SourceError> {
     let read = again.reader()?.take(HEAD as u64).read_to_end(&mut head);
     read.map_err(|error| SourceError::Io { path: source.path.clone(), error })?;
     let line = match memchr::memchr(b'\n', &head) {
-        _ if is_document || head.len() == HEAD => head.as_slice(),
+        _ if is_document => head.as_slice(),
         Some(end) => &head[..end],
+        None if head.len() == HEAD => head.as_slice(),
         None if is_settled(source) => head.as_slice(),
         None => return Ok(None),
     };

@@ -1,9 +1,12 @@
 //! SQL over tables that are Parquet files, by polars.
 
+mod checked;
+
 use super::store::guarded;
 use crate::model::problem::{Problem, ProblemKind};
 use crate::model::report::Value;
 use crate::model::time::{Micros, SECOND, format};
+use checked::checked;
 use polars::io::HiveOptions;
 use polars::prelude::{
     AnyValue, Column, DataFrame, DataType, Engine, LazyFrame, PlRefPath, PolarsError, ScanArgsParquet, Schema,
@@ -39,17 +42,21 @@ pub struct SqlAnswer {
 
 /// The names of the tables that a query reads, in the order in which they are named.
 pub fn tables_of(sql: &str) -> Result<Vec<String>, Problem> {
-    guarded(|| extract_table_identifiers(sql, false, true).map_err(|error| problem(&error)))
+    on_a_deep_stack(|| {
+        let sql = checked(sql, &[])?;
+        extract_table_identifiers(&sql, false, true).map_err(|error| problem(&error))
+    })
 }
 
 /// Answers a query; no more rows than `most` are kept, where that is given.
 pub fn query(tables: &[SqlTable], sql: &str, most: Option<usize>) -> Result<SqlAnswer, Problem> {
-    let frame = silently(|| {
+    let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+    let frame = on_a_deep_stack(|| {
         let mut context = SQLContext::new();
         for table in tables {
             context.register(&table.name, frame(table).map_err(|error| problem(&error).at(&table.name))?);
         }
-        let plan = context.execute(sql).map_err(|error| problem(&error))?;
+        let plan = context.execute(&checked(sql, &names)?).map_err(|error| problem(&error))?;
         let plan = match most {
             Some(most) => plan.limit(u32::try_from(most).unwrap_or(u32::MAX)),
             None => plan,
@@ -61,11 +68,18 @@ pub fn query(tables: &[SqlTable], sql: &str, most: Option<usize>) -> Result<SqlA
     guarded(|| rows(&frame))
 }
 
-/// Runs what may panic where a file is damaged, or where polars lacks something; no more is printed than the problem.
-fn silently<T>(work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+/// Bytes of stack for long queries, of which each operator is a step deeper.
+const STACK: usize = 256 << 20;
+
+/// Runs what goes deep, and may panic where a file is damaged or where polars lacks something; no more is printed than
+/// the problem.
+fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, Problem> + Send) -> Result<T, Problem> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let done = guarded(work);
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || guarded(work))?;
+        thread.join().unwrap_or_else(|_| Err(Problem::malformed("")))
+    });
     std::panic::set_hook(hook);
     done.map_err(|problem| match problem.kind {
         ProblemKind::Malformed => {
@@ -113,19 +127,36 @@ fn scan(place: &SqlFiles) -> Result<LazyFrame, PolarsError> {
     LazyFrame::scan_parquet_files(paths.collect(), args)
 }
 
-/// What polars says, without the names of its kinds of errors.
+/// What polars says, without the names of its kinds of errors and of its own plans.
 fn problem(error: &PolarsError) -> Problem {
+    const SCHEMA: &str = ".schema lists tables and columns";
     let text = match error {
         PolarsError::Context { error, .. } => return problem(error),
-        PolarsError::SQLInterface(text) | PolarsError::SQLSyntax(text) => text.to_string(),
-        PolarsError::ColumnNotFound(text) => {
-            // All columns that there are follow.
-            let first = text.split([';', '\n']).next().unwrap_or_default();
-            format!("no such column: {first}")
+        PolarsError::SQLInterface(text) | PolarsError::SQLSyntax(text) | PolarsError::ColumnNotFound(text) => {
+            text.to_string()
         }
         other => other.to_string(),
     };
-    Problem::setting(text.trim_end_matches('.').to_owned()).hint(".schema lists tables and columns")
+    let first = text.split("\n\nResolved plan").next().unwrap_or_default().trim_end_matches(['.', '\n']);
+    if let PolarsError::ColumnNotFound(_) = error {
+        // All columns that there are follow.
+        let (what, all) = first.split_once("; valid columns: ").unwrap_or((first, ""));
+        let wanted = what.split('"').nth(1).unwrap_or_default();
+        let like = all
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .max_by(|a, b| strsim::jaro_winkler(a, wanted).total_cmp(&strsim::jaro_winkler(b, wanted)));
+        let like = like.filter(|like| strsim::jaro_winkler(like, wanted) > 0.8);
+        let hint = like.map_or(SCHEMA.to_owned(), |like| format!("is it {like}? {SCHEMA}"));
+        return Problem::setting(format!("no such column: {wanted}")).hint(hint);
+    }
+    if first.starts_with("parquet: ") || first.contains("File out of specification") {
+        return Problem::damaged(format!("a Parquet file can't be read: {first}")).hint("build the dataset again");
+    }
+    let is_schema = first.contains("was not found") || first.contains("does not exist");
+    let problem = Problem::setting(first.to_owned());
+    if is_schema { problem.hint(SCHEMA) } else { problem }
 }
 
 fn rows(frame: &DataFrame) -> Result<SqlAnswer, Problem> {
@@ -155,6 +186,10 @@ fn whole(number: i128) -> Value {
     }
 }
 
+fn real(number: f64) -> Value {
+    serde_json::Number::from_f64(number).map_or(Value::None, |number| Value::Json(number.into()))
+}
+
 fn value(value: &AnyValue<'_>) -> Value {
     match value {
         AnyValue::Null => Value::None,
@@ -171,12 +206,13 @@ fn value(value: &AnyValue<'_>) -> Value {
         AnyValue::Int32(number) => whole((*number).into()),
         AnyValue::Int64(number) => whole((*number).into()),
         AnyValue::Int128(number) => whole(*number),
-        AnyValue::Float32(number) => f64::from(*number).into(),
-        AnyValue::Float64(number) => (*number).into(),
+        // With all of its digits.
+        AnyValue::Float32(number) => real(f64::from(*number)),
+        AnyValue::Float64(number) => real(*number),
         AnyValue::Date(days) => Value::Text(format(i64::from(*days) * 86_400 * SECOND)[..10].to_owned()),
         AnyValue::Datetime(at, unit, _) => Value::Text(format(micros(*at, *unit))),
         AnyValue::DatetimeOwned(at, unit, _) => Value::Text(format(micros(*at, *unit))),
-        AnyValue::Duration(length, unit) => (micros(*length, *unit) as f64 / SECOND as f64).into(),
+        AnyValue::Duration(length, unit) => real(micros(*length, *unit) as f64 / SECOND as f64),
         AnyValue::List(items) => Value::Json(items.iter().map(|item| json(&item)).collect()),
         AnyValue::Binary(bytes) => Value::Text(bytes.escape_ascii().to_string()),
         other => Value::Text(other.str_value().into_owned()),
@@ -203,8 +239,10 @@ mod tests {
         let tables = tables_of(sql).unwrap();
         assert!(tables.contains(&"audit".to_owned()) && tables.contains(&"traffic".to_owned()), "{tables:?}");
         for wrong in ["", "select", "select 1; select 2", "drop everything"] {
-            assert!(tables_of(wrong).and_then(|_| query(&[], wrong, None)).is_err(), "{wrong}");
+            assert!(tables_of(wrong).is_err(), "{wrong}");
         }
+        let answer = query(&[], "select 1 as x, 2 as cluster, 3 as user, 4 as group", None).unwrap();
+        assert_eq!(answer.columns, ["x", "cluster", "user", "group"]);
     }
 
     #[test]
@@ -219,7 +257,7 @@ mod tests {
         let expected = [
             Value::Count(1),
             Value::Json((-2).into()),
-            Value::Number(1.5),
+            Value::Json(1.5.into()),
             "x".into(),
             "".into(),
             Value::None,

@@ -17,7 +17,7 @@ pub fn show(kind: Kind, value: &Value) -> String {
         (Kind::Bytes, Value::Count(count)) => bytes(*count as f64),
         (Kind::Bytes, Value::Number(number)) => bytes(*number),
         (Kind::Plain, Value::Count(count)) => count.to_string(),
-        (Kind::Plain, Value::Number(number)) => digits(*number),
+        (Kind::Plain, Value::Json(json)) => json.as_f64().filter(|_| json.is_f64()).map_or(json.to_string(), digits),
         (_, Value::Count(count)) => grouped(*count),
         (Kind::MoreBytes, Value::Number(number)) => format!("{}{}", plus(*number), bytes(*number)),
         (Kind::More, Value::Number(number)) => format!("{}{}", plus(*number), significant(*number)),
@@ -34,8 +34,11 @@ pub fn show(kind: Kind, value: &Value) -> String {
     }
 }
 
-/// A number with up to six digits behind the point.
+/// A number with up to six digits behind the point; a small one with all that it has.
 fn digits(number: f64) -> String {
+    if number != 0.0 && number.abs() < 1e-4 {
+        return format!("{number:e}");
+    }
     let text = format!("{number:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -142,6 +142,8 @@ impl Serialize for Cell<'_> {
             Value::Number(number) => serializer.serialize_f64((number * 1e6).round() / 1e6 + 0.0),
             Value::Series(counts) => counts.serialize(serializer),
             Value::Group(values) => serializer.collect_map(values.iter().map(|(name, value)| (name, Cell(value)))),
+            // A number by itself is as somebody asked for it.
+            Value::Json(number @ Json::Number(_)) => number.serialize(serializer),
             Value::Json(json) => rounded(json.clone()).serialize(serializer),
         }
     }

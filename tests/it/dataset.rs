@@ -152,6 +152,38 @@ fn what_a_log_gains_is_added_once() {
     assert!(added.iter().all(|count| *count > 0), "{added:?}");
 }
 
+/// A log is the same log however much it has gained: its first line says which, also when it was short.
+#[test]
+fn a_short_log_that_grows_is_one_log() {
+    let home = folder();
+    let raw = sample_bytes("quiet/audit/apiserver-0/audit.log.zst");
+    let to = home.path().join("events");
+    let end_of = |lines: usize| end_of_lines(&raw, lines);
+    let mut added = 0;
+    for lines in [1, 40, 70, 90, 500, 1_200] {
+        let log = write(home.path(), "logs/audit.log", &raw[..end_of(lines)]);
+        let document = build(&[&log], &to);
+        added += document["totals"]["events"].as_u64().unwrap();
+        assert_eq!(holds(&to, &[(Path::new(&log), "", "")]), added, "{lines} lines");
+    }
+    assert_eq!(added, 1_200);
+    // Another log that begins alike is taken for it, and that is said.
+    let first = write(home.path(), "two/a.log", &raw[..end_of(40)]);
+    write(home.path(), "two/b.log", &raw[..end_of(41)]);
+    let ran =
+        plimsoll(&["dataset", "build", home.path().join("two").to_str().unwrap(), "--to", &format!("{first}.ds")]);
+    assert!(ran.stderr.contains("is taken for the same log"), "{}", ran.stderr);
+    // A dataset within another would be counted with it.
+    let inner = to.join("audit");
+    let ran = plimsoll(&["dataset", "build", &first, "--to", inner.to_str().unwrap()]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("lies in the dataset"), "{}", ran.stderr);
+}
+
+/// Where so many lines end.
+fn end_of_lines(raw: &[u8], lines: usize) -> usize {
+    raw.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(lines - 1).unwrap().0 + 1
+}
+
 /// Kills a build at every call by which it makes what it wrote durable, and visible; each time the next run makes what
 /// one makes in peace. How many times it was killed. tests/full kills at any time.
 fn killed_everywhere(home: &Path, source: &str) -> usize {

@@ -62,20 +62,30 @@ fn rows_equal_those_of_another_engine() {
          (select client_user, count(*) as n from audit where op = 'list' group by client_user) a left join \
          (select client_user, count(*) as n from audit where op = 'write' group by client_user) b \
          on a.client_user = b.client_user",
-        "select event_time, audit_id, stage from audit where code = 429 and event_time >= timestamp '2026-11-20 09:38:00' \
-         order by event_time, audit_id, stage limit 100",
+        "select event_time, audit_id, stage from audit where code = 429 \
+         and event_time >= timestamp '2026-11-20 09:38:00' order by event_time, audit_id, stage limit 100",
         "select uri from audit where uri like '%limit=500%' and verb = 'list'",
-        "select client_agent, event_time, row_number() over (partition by client_agent order by event_time, seq, instance) as nth \
+        "select client_agent, event_time, row_number() over \
+         (partition by client_agent order by event_time, seq, instance) as nth \
          from audit where cluster = 'lab-3' and op = 'delete'",
-        "select extract(hour from event_time) as h, extract(minute from event_time) as m, count(*) as n, \
-         max(upper(verb)) as v, sum(length(uri)) as chars from audit group by extract(hour from event_time), \
-         extract(minute from event_time)",
+        "select extract(minute from event_time) as m, count(*) as n, max(upper(verb)) as v, sum(length(uri)) as chars \
+         from audit group by extract(minute from event_time)",
         "select cast(event_time as date) as day, coalesce(resource, '-') as what, sum(code) as codes, \
-         round(avg(latency_us) / 1000.0, 3) as ms from audit where event_time < timestamp '2026-11-20 09:20:00' \
+         avg(latency_us) / 1000.0 as ms from audit where event_time < timestamp '2026-11-20 09:20:00' \
          group by cast(event_time as date), coalesce(resource, '-')",
         "select distinct instance, name from metrics where name like 'apiserver_storage%'",
         "select resource, sum(value) as requests from metrics where name = 'apiserver_request_total' and verb = 'LIST' \
          and taken_at = (select max(taken_at) from metrics where cluster = 'lab-3') group by resource",
+        "select verb, count(*) from audit group by verb order by count(*) desc, verb",
+        "select client_user, sum(latency_us) as us from audit group by client_user order by sum(latency_us) desc, 1",
+        "select seq, instance, sum(latency_us) over (partition by instance order by seq \
+         rows between unbounded preceding and current row) as us from audit where cluster = 'lab-3'",
+        "select q.namespace as namespace, q.resource as resource, k.resource as stored from quotas q left join \
+         (select * from keyspace where resource = 'pods') k on q.namespace = k.namespace and q.cluster = k.cluster",
+        "select value, name from metrics where value > 0 and value < 0.0001",
+        "select latency_us, event_time from audit where event_time between '2026-11-20T09:42:00Z' and \
+         '2026-11-20T09:42:20Z' order by latency_us desc, event_time, seq limit 50",
+        "select verb, cluster, count(*) as n from audit group by verb, cluster order by n desc, verb, cluster",
         "select namespace, sum(live_bytes) as bytes, sum(keys) as keys from keyspace group by namespace",
         "select taken_at, namespace, resource, used, hard from quotas",
     ] {
@@ -106,7 +116,8 @@ fn every_form_of_the_sources_gives_the_same_rows() {
     for sql in [
         "select cluster, instance, verb, resource, count(*) as n, sum(latency_us) as us from audit \
          group by cluster, instance, verb, resource",
-        "select instance, count(*) as n, sum(case when value > 0 then 1 else 0 end) as some from metrics group by instance",
+        "select instance, count(*) as n, sum(case when value > 0 then 1 else 0 end) as some from metrics \
+         group by instance",
         "select k.resource as resource, k.keys as keys, q.n as n from keyspace k join \
          (select namespace, count(*) as n from quotas group by namespace) q on k.namespace = q.namespace",
     ] {
@@ -165,10 +176,15 @@ fn what_a_query_can_not_have_is_said() {
     std::fs::create_dir(&nothing).unwrap();
     for (sql, source, code, says) in [
         ("select * from nobody", to.as_str(), 2, "'nobody' was not found; .schema lists tables"),
-        ("select foo from audit", &to, 2, "no such column: unable to find column \"foo\"; .schema"),
+        ("select foo from audit", &to, 2, "no such column: foo; .schema"),
+        ("select usrname from audit", &to, 2, "no such column: usrname; is it username?"),
+        ("select verb from audit group by verb order by count(*)", &to, 2, "name it in the select list"),
+        ("select sum(1) from audit", &to, 2, "count(*) counts rows"),
+        ("delete from audit", &to, 2, "no query; write one select"),
         ("selec 1", &to, 2, "Expected: an SQL statement"),
-        ("select 1; select 2", &to, 2, "one (and only one) statement"),
-        ("top-client", &to, 2, "no query has this name; write SQL, or one of top-clients"),
+        ("select 1; select 2", &to, 2, "several statements"),
+        ("top-client", &to, 2, "no query has this name; is it top-clients?"),
+        ("foo", &to, 2, "no query has this name; write SQL, or one of top-clients"),
         (".tables", &to, 2, "unknown; write .schema"),
         ("@/nowhere.sql", &to, 3, "/nowhere.sql: No such file"),
         ("select * from audit", &rollup, 3, "a roll-up holds no single events"),
@@ -182,6 +198,12 @@ fn what_a_query_can_not_have_is_said() {
         assert!(ran.code == Some(code) && ran.stderr.contains(says), "{sql}: {:?} {}", ran.code, ran.stderr);
         assert!(ran.did_not_panic().stdout.is_empty(), "{sql}");
     }
+    let part = format!("{to}/audit");
+    let ran = plimsoll(&["dataset", "query", "hours", &part]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("part of a dataset; name"), "{}", ran.stderr);
+    let long = format!("select verb from audit where {}", vec!["seq = 1"; 5_000].join(" or "));
+    let ran = plimsoll(&["dataset", "query", &long, &to]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("more than 1000 operators"), "{}", ran.stderr);
     let ran = plimsoll(&["dataset", "query", "select 1"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("name a SOURCE"), "{}", ran.stderr);
     // A file that is cut off.
@@ -193,8 +215,11 @@ fn what_a_query_can_not_have_is_said() {
     let whole = std::fs::read(&folder).unwrap();
     std::fs::write(&folder, &whole[..whole.len() / 2]).unwrap();
     let ran = plimsoll(&["dataset", "query", "select count(*) from audit", &to]);
-    assert!(matches!(ran.code, Some(2 | 3)) && !ran.stderr.is_empty(), "{}", ran.stderr);
-    assert!(ran.stdout.is_empty());
+    assert!(ran.code == Some(3) && ran.stderr.contains("a Parquet file can't be read"), "{}", ran.stderr);
+    assert!(ran.did_not_panic().stdout.is_empty());
+    std::fs::remove_file(&folder).unwrap();
+    let ran = plimsoll(&["dataset", "query", "select count(*) from audit", &to]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("are missing"), "{}", ran.stderr);
 }
 
 #[test]
@@ -231,6 +256,8 @@ fn answers_are_shown_in_every_form() {
     let file = write(folder().keep().as_path(), "a.sql", "select count(*) as n\nfrom audit");
     let ran = plimsoll(&["dataset", "query", &format!("@{file}"), &log, "-o", "json"]).json(0);
     assert_eq!(ran["rows"][0]["n"], 326);
+    let precise = plimsoll(&["dataset", "query", "select 4e-7 as a, 1.0 / 3 as b", &log, "-o", "csv"]).stdout;
+    assert_eq!(precise.lines().nth(1), Some("4e-7,0.3333333333333333"), "{precise}");
     let ran = run(&["dataset", "query", "@-", &log, "-o", "json"], &[], b"select count(*) as n from audit");
     assert_eq!(ran.json(0)["rows"][0]["n"], 326);
 }

@@ -207,14 +207,17 @@ fn owners_are_those_of_namespaces() {
 #[test]
 fn objects_of_old_versions_are_those_that_say_so() {
     let home = folder();
+    let manifest =
+        json!({"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "ValidatingWebhookConfiguration"});
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "shop",
-            "managedFields": [{"manager": "helm", "apiVersion": "batch/v1beta1"}, {"manager": "kube-controller-manager", "apiVersion": "batch/v1"}]}},
+            "managedFields": [{"manager": "helm", "apiVersion": "batch/v1beta1"},
+                {"manager": "kube-controller-manager", "apiVersion": "batch/v1"}]}},
         {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "hourly", "namespace": "shop",
             "managedFields": [{"manager": "helm", "apiVersion": "batch/v1beta1"}]}},
-        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "guard",
-            "annotations": {"kubectl.kubernetes.io/last-applied-configuration":
-                "{\"apiVersion\":\"admissionregistration.k8s.io/v1beta1\",\"kind\":\"ValidatingWebhookConfiguration\"}"}}},
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {
+            "name": "guard",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": manifest.to_string()}}},
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "beta", "namespace": "shop"}},
     ]});
     write(home.path(), "objects/list.json", list.to_string());
@@ -229,8 +232,8 @@ fn objects_of_old_versions_are_those_that_say_so() {
         apiVersion: example.com/v1beta1\nkind: Widget\nmetadata:\n  name: ours\n";
     write(home.path(), "objects/flow.yaml", manifest);
     let objects = home.path().join("objects").display().to_string();
-    let document = plimsoll(&["upgrade", &objects, "--to", "1.37", "-o", "json"]).json(0);
-    let rows: Vec<Value> = document["tables"]["objects"]
+    let of_objects = plimsoll(&["upgrade", &objects, "--to", "1.37", "-o", "json"]).json(0);
+    let rows: Vec<Value> = of_objects["tables"]["objects"]
         .as_array()
         .unwrap()
         .iter()
@@ -272,9 +275,9 @@ fn objects_of_old_versions_are_those_that_say_so() {
             ])),
         ])
     );
-    assert_eq!(document["totals"]["old_objects"], 4);
+    assert_eq!(of_objects["totals"]["old_objects"], 4);
     let ids: Vec<&str> =
-        document["findings"].as_array().unwrap().iter().map(|own| own["id"].as_str().unwrap()).collect();
+        of_objects["findings"].as_array().unwrap().iter().map(|own| own["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["upgrade-old-manifest"; 3]);
     // Before the release that ends them, they are for later; with a log beside them, calls are told too.
     let earlier = plimsoll(&["upgrade", &objects, "--to", "1.24", "-o", "json"]).json(0);

@@ -1,6 +1,6 @@
 //! What was taken at moments, as rows of a dataset: metrics pages, databases of etcd, quotas.
 
-use super::build::{Building, failed};
+use super::building::{Building, failed};
 use crate::actions::dataset::{CapturedFile, CapturedPart, DatasetWriter};
 use crate::analysis::keyspace::{By, Mode, by};
 use crate::analysis::quota::collect::Collector;
@@ -26,17 +26,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 /// Bytes at the front of a database by which it is known: both of its meta pages.
 const META_BYTES: u64 = 64 << 10;
 
-/// Of a table of captures: how many were added, with how many rows, and how many it had already.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct CapturedRows {
-    pub(super) captures: u64,
-    pub(super) rows: u64,
-    pub(super) known: u64,
-}
-
 /// Databases and objects that were found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Captured {
     /// With the clusters that bundles name.
     databases: Vec<(String, Source)>,
     objects: Vec<Capture>,
@@ -46,8 +38,8 @@ pub(super) struct Found {
 }
 
 /// Looks for databases and objects.
-pub(super) fn find(sources: &[String], is_wanted: &dyn Fn(&str) -> bool, context: &Context<'_>) -> Found {
-    let mut found = Found::default();
+pub(super) fn find(sources: &[String], is_wanted: &dyn Fn(&str) -> bool, context: &Context<'_>) -> Captured {
+    let mut found = Captured::default();
     if is_wanted(KEYSPACE.name) {
         for source in sources.iter().filter(|source| *source != "-" && !source.contains("://")) {
             let own = find::find(std::slice::from_ref(source), Wanted::Databases, context.io.now);
@@ -59,7 +51,7 @@ pub(super) fn find(sources: &[String], is_wanted: &dyn Fn(&str) -> bool, context
         let own = captures::find(sources);
         found.objects.extend(own.captures.into_iter().filter(|capture| !capture.objects.quotas.is_empty()));
         found.inputs = own.inputs;
-        // In a folder lies much that is no object; what a person names should be what it is taken for.
+        // A folder holds many other files; what a person names should be what it is taken for.
         let is_named =
             |error: &String| sources.iter().any(|source| error.starts_with(source) && Path::new(source).is_file());
         found.errors = own.errors.iter().map(ToString::to_string).filter(is_named).collect();
@@ -67,7 +59,7 @@ pub(super) fn find(sources: &[String], is_wanted: &dyn Fn(&str) -> bool, context
     found
 }
 
-impl Found {
+impl Captured {
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.databases.is_empty() && self.objects.is_empty()
@@ -255,8 +247,8 @@ impl Building<'_> {
     }
 
     /// Adds the databases and quotas that the dataset has not.
-    pub(super) fn add_captures(&mut self, found: Found, context: &mut Context<'_>) -> Result<(), Error> {
-        let Found { databases, objects, inputs, errors } = found;
+    pub(super) fn add_captures(&mut self, found: Captured, context: &mut Context<'_>) -> Result<(), Error> {
+        let Captured { databases, objects, inputs, errors } = found;
         errors.iter().try_for_each(|error| context.lost(error))?;
         self.add_databases(databases, context)?;
         let mut known: HashSet<String> = self.writer.captures(&QUOTAS).map(str::to_owned).collect();

@@ -1,11 +1,13 @@
 //! `plimsoll dataset`: audit events and captures as Parquet that any engine reads, and SQL over them.
 
 mod build;
+mod building;
 mod captures;
 #[cfg(feature = "dataset")]
 mod named;
 #[cfg(feature = "dataset")]
 mod query;
+mod sources;
 
 use crate::cli::{Context, Error};
 use clap::Subcommand;

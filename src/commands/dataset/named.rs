@@ -15,12 +15,14 @@ pub const QUERIES: [NamedQuery; 9] = [
         name: "top-clients",
         about: "clients by the time that the apiservers worked for them",
         sql: "select client_user, client_agent, count(*) as requests, sum(latency_us) / 1000000.0 as seconds \
-from audit where terminal group by client_user, client_agent order by seconds desc nulls last, client_user, client_agent limit 20",
+from audit where terminal group by client_user, client_agent order by seconds desc nulls last, client_user, \
+client_agent limit 20",
     },
     NamedQuery {
         name: "slowest",
         about: "the slowest requests, and where their time went",
-        sql: "select event_time, client_agent, verb, uri, code, latency_us / 1000.0 as ms, etcd_us / 1000.0 as etcd_ms, \
+        sql: "select event_time, client_agent, verb, uri, code, latency_us / 1000.0 as ms, etcd_us / 1000.0 as \
+etcd_ms, \
 webhook_us / 1000.0 as webhook_ms, queue_us / 1000.0 as queue_ms \
 from audit where latency_us is not null order by latency_us desc, event_time, audit_id limit 20",
     },
@@ -58,12 +60,14 @@ from audit where terminal group by cluster, date, hour order by cluster, date, h
         about: "who calls deprecated APIs, and which release removes them",
         sql: "select removed_release, api_version, resource, client_user, client_agent, count(*) as requests, \
 max(event_time) as last_seen from audit where terminal and deprecated \
-group by removed_release, api_version, resource, client_user, client_agent order by requests desc, client_user, resource limit 50",
+group by removed_release, api_version, resource, client_user, client_agent order by requests desc, client_user, \
+resource limit 50",
     },
     NamedQuery {
         name: "largest-resources",
         about: "what etcd holds by resource, in the newest database of each cluster",
-        sql: "with newest as (select coalesce(cluster, '') as owner, max(taken_at) as taken_at from keyspace group by coalesce(cluster, '')) \
+        sql: "with newest as (select coalesce(cluster, '') as owner, max(taken_at) as taken_at from keyspace \
+group by coalesce(cluster, '')) \
 select k.cluster as cluster, k.api_group as api_group, k.resource as resource, sum(k.keys) as keys, \
 sum(k.live_bytes) as live_bytes, sum(k.history_bytes) as history_bytes \
 from keyspace k join newest n on coalesce(k.cluster, '') = n.owner and k.taken_at = n.taken_at \
@@ -72,9 +76,11 @@ group by k.cluster, k.api_group, k.resource order by live_bytes desc, resource, 
     NamedQuery {
         name: "full-quotas",
         about: "quotas that are used to 80 % or more, in the newest capture of each cluster",
-        sql: "with newest as (select coalesce(cluster, '') as owner, max(taken_at) as taken_at from quotas group by coalesce(cluster, '')) \
+        sql: "with newest as (select coalesce(cluster, '') as owner, max(taken_at) as taken_at from quotas \
+group by coalesce(cluster, '')) \
 select q.cluster as cluster, q.namespace as namespace, q.quota as quota, q.resource as resource, q.used as used, \
-q.hard as hard, q.used / q.hard as ratio from quotas q join newest n on coalesce(q.cluster, '') = n.owner and q.taken_at = n.taken_at \
+q.hard as hard, q.used / q.hard as ratio from quotas q join newest n on coalesce(q.cluster, '') = n.owner and \
+q.taken_at = n.taken_at \
 where q.hard > 0 and q.used / q.hard >= 0.8 order by ratio desc, namespace, quota, resource, cluster limit 50",
     },
 ];

@@ -1,7 +1,8 @@
 //! `plimsoll dataset query`: SQL over datasets and roll-ups, and over logs, pages, databases and objects as they are.
 
-use super::build;
+use super::building::{failed, tables};
 use super::named::{QUERIES, query};
+use super::sources::build;
 use crate::actions::fresh::Temporary;
 use crate::actions::rollup::write;
 use crate::cli::{Context, Error, FailOn};
@@ -44,8 +45,8 @@ const SHOWN_ROWS: usize = 1000;
   # a query in a file, or from stdin
   plimsoll dataset query @slow.sql events/ -o csv
   # roll-ups have tables of their own
-  plimsoll dataset query \"select \\\"user\\\", sum(requests) as n
-    from traffic group by \\\"user\\\"\" week/
+  plimsoll dataset query \"select user, sum(requests) as n
+    from traffic group by user\" week/
 
 Tables and columns: docs/dataset.md, docs/rollup.md.")]
 pub(super) struct Args {
@@ -73,33 +74,33 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if args.sources.is_empty() {
         return Err(Error::Usage("name a SOURCE: a dataset, a roll-up, logs, a bundle".to_owned()));
     }
-    let mut tables = Tables::default();
-    tables.fill(&args.sources, &names, context)?;
+    let mut found = Tables::default();
+    found.fill(&args.sources, &names, context)?;
     let mut all = Vec::new();
     for name in names {
-        all.push(tables.table(name, &args.sources)?);
+        all.push(found.table(name, &args.sources)?);
     }
     // One more than is shown, to know whether there are more.
     let most = context.settings.asked_top().filter(|top| *top < usize::MAX);
     let answer = sql::query(&all, &sql, most).map_err(|problem| match problem.kind {
         ProblemKind::Setting => Error::Usage(problem.to_string()),
-        _ => Error::Input(problem.to_string()),
+        _ => Error::Input(format!("{}: {problem}", args.sources.join(", "))),
     })?;
-    let found = answer.rows.len();
-    let shown = SHOWN_ROWS.min(found);
+    let count = answer.rows.len();
+    let shown = SHOWN_ROWS.min(count);
     let table =
         Table { name: "rows".to_owned(), columns: answer.columns, rows: answer.rows, is_raw: true, ..Table::default() };
     let mut notes = Vec::new();
-    if most.is_none() && found > shown {
-        notes.push(format!("{shown} of {found} rows are shown; --top {found}, -o csv and -o json have all."));
+    if most.is_none() && count > shown {
+        notes.push(format!("{shown} of {count} rows are shown; --top {count}, -o csv and -o json have all."));
     }
-    if found == 0 {
+    if count == 0 {
         notes.push("No rows.".to_owned());
     }
     let report = Report {
         schema: "plimsoll.dataset-query/v1".to_owned(),
-        inputs: tables.inputs,
-        totals: vec![("rows".to_owned(), Value::Count(found as u64))],
+        inputs: found.inputs,
+        totals: vec![("rows".to_owned(), Value::Count(count as u64))],
         people: Some(vec![Table { rows: table.rows[..shown].to_vec(), ..table.clone() }]).filter(|_| most.is_none()),
         table,
         notes,
@@ -115,6 +116,10 @@ fn text(argument: &str) -> Result<String, Error> {
     }
     if !argument.contains(char::is_whitespace) && !argument.starts_with('@') {
         let names: Vec<&str> = QUERIES.iter().map(|query| query.name).collect();
+        let like = names.iter().find(|name| strsim::jaro_winkler(name, argument) > 0.9);
+        if let Some(like) = like {
+            return Err(Error::Usage(format!("{argument}: no query has this name; is it {like}?")));
+        }
         return Err(Error::Usage(format!(
             "{argument}: no query has this name; write SQL, or one of {}",
             names.join(", ")
@@ -126,7 +131,7 @@ fn text(argument: &str) -> Result<String, Error> {
         "-" => std::io::stdin().take(LONGEST_QUERY).read_to_string(&mut text),
         path => std::fs::File::open(path).and_then(|file| file.take(LONGEST_QUERY).read_to_string(&mut text)),
     };
-    read.map_err(|error| build::failed(&path, &error))?;
+    read.map_err(|error| failed(&path, &error))?;
     Ok(text)
 }
 
@@ -136,7 +141,7 @@ fn rolled_tables() -> impl Iterator<Item = &'static TableSpec> {
 }
 
 fn is_table(name: &str) -> bool {
-    build::tables().any(|own| own == name) || rolled_tables().any(|own| own.name == name)
+    tables().any(|own| own == name) || rolled_tables().any(|own| own.name == name)
 }
 
 /// Where the rows of tables are.
@@ -180,11 +185,15 @@ impl Tables {
     fn fill(&mut self, sources: &[String], names: &BTreeSet<&str>, context: &mut Context<'_>) -> Result<(), Error> {
         let (datasets, others): (Vec<String>, Vec<String>) =
             sources.iter().cloned().partition(|source| dataset::is_dataset(Path::new(source)));
-        for folder in datasets {
+        if let Some((part, whole)) = others.iter().find_map(|own| Some((own, dataset::around(Path::new(own))?))) {
+            return Err(Error::Usage(format!("{part}: part of a dataset; name {}", whole.display())));
+        }
+        let mut met = BTreeSet::new();
+        for folder in datasets.into_iter().filter(|folder| met.insert(std::fs::canonicalize(folder).ok())) {
             let mut bytes = 0;
-            for name in names.iter().copied().filter(|name| build::tables().any(|own| own == *name)) {
+            for name in names.iter().copied().filter(|name| tables().any(|own| own == *name)) {
                 let below = Path::new(&folder).join(name);
-                let files = dataset::files(Path::new(&folder), name).map_err(|error| build::failed(&folder, &error))?;
+                let files = dataset::files(Path::new(&folder), name).map_err(|error| failed(&folder, &error))?;
                 bytes += files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum::<u64>();
                 self.add(name, SqlFiles { partitions_below: Some(below), files });
             }
@@ -201,7 +210,7 @@ impl Tables {
             folder.join(MANIFEST).is_file() || folder.ends_with(ROLLUPS)
         };
         let raw: Vec<String> = others.into_iter().filter(|source| !is_rolled(source)).collect();
-        if !raw.is_empty() && build::tables().any(|name| names.contains(name)) {
+        if !raw.is_empty() && tables().any(|name| names.contains(name)) {
             self.events(&raw, names, context)?;
         }
         Ok(())
@@ -239,7 +248,7 @@ impl Tables {
         let home = self.temporary()?;
         let folder = home.join("rollup");
         let about = manifest(&rollup, &streams, &outcome);
-        write(&folder, &about, &giving(&rollup), &[]).map_err(|error| build::failed(&folder.display(), &error))?;
+        write(&folder, &about, &giving(&rollup), &[]).map_err(|error| failed(&folder.display(), &error))?;
         for spec in wanted {
             self.add(spec.name, SqlFiles { partitions_below: None, files: vec![folder.join(spec.file(None))] });
         }
@@ -251,14 +260,14 @@ impl Tables {
     fn events(&mut self, sources: &[String], names: &BTreeSet<&str>, context: &mut Context<'_>) -> Result<(), Error> {
         let home = self.temporary()?;
         let is_wanted = |name: &str| names.contains(name);
-        let added = build::build(sources, &home, &is_wanted, context)?;
+        let added = build(sources, &home, &is_wanted, context)?;
         if added.events > 0 {
             let what = counted(added.events, "event");
             context.notice(format!("{what} made into a dataset for this query; plimsoll dataset build keeps one"))?;
         }
         self.inputs.extend(added.inputs);
-        for name in build::tables().filter(|name| is_wanted(name)) {
-            let files = dataset::files(&home, name).map_err(|error| build::failed(&home.display(), &error))?;
+        for name in tables().filter(|name| is_wanted(name)) {
+            let files = dataset::files(&home, name).map_err(|error| failed(&home.display(), &error))?;
             self.add(name, SqlFiles { partitions_below: Some(home.join(name)), files });
         }
         Ok(())

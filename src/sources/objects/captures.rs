@@ -155,7 +155,8 @@ pub fn find(arguments: &[String]) -> Captures {
 fn merge(into: &mut Objects, from: Objects) {
     #[rustfmt::skip]
     let Objects {
-        namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, old_writings, kinds,
+        namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, old_writings,
+        kinds,
     } = from;
     into.namespaces.extend(namespaces);
     into.quotas.extend(quotas);

@@ -114,7 +114,7 @@ mod tests {
         let by: Vec<&str> = objects.old_writings.iter().map(|own| own.by.as_str()).collect();
         assert_eq!(by, ["helm", "kubectl apply"]);
         assert!(objects.old_writings.iter().all(|own| own.version == "policy/v1beta1" && own.namespace == "shop"));
-        // A name that holds the word, an annotation that is no manifest, null for what is not there.
+        // A name that holds the word, an annotation without a manifest, null for what is not there.
         let odd = serde_json::json!({"metadata": {
             "name": "beta", "annotations": {LAST_APPLIED: "beta"}, "managedFields": null, "namespace": null,
         }});
