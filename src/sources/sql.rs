@@ -154,6 +154,10 @@ fn problem(error: &PolarsError) -> Problem {
     if first.starts_with("parquet: ") || first.contains("File out of specification") {
         return Problem::damaged(format!("a Parquet file can't be read: {first}")).hint("build the dataset again");
     }
+    // What it does not know it writes out as it holds it.
+    if let Some((what, _)) = first.split_once(" { ") {
+        return Problem::setting(format!("polars does not support this: {what}")).hint("ask in another way");
+    }
     let is_schema = first.contains("was not found") || first.contains("does not exist");
     let problem = Problem::setting(first.to_owned());
     if is_schema { problem.hint(SCHEMA) } else { problem }

@@ -82,6 +82,16 @@ fn rows_equal_those_of_another_engine() {
          rows between unbounded preceding and current row) as us from audit where cluster = 'lab-3'",
         "select q.namespace as namespace, q.resource as resource, k.resource as stored from quotas q left join \
          (select * from keyspace where resource = 'pods') k on q.namespace = k.namespace and q.cluster = k.cluster",
+        "select a.verb as verb, count(*) as n from audit a join keyspace k on a.namespace = k.namespace \
+         where k.resource = 'pods' group by a.verb",
+        "select a.verb as verb, count(*) as n from audit a join audit b on a.audit_id = b.audit_id \
+         and a.stage <> b.stage group by a.verb",
+        "select count(*) as n from audit a left anti join quotas q on a.namespace = q.namespace",
+        "select verb from audit where code = 200 except select verb from audit where code = 404",
+        "select distinct on (verb) verb, seq from audit where cluster = 'lab-3' order by verb, seq",
+        "select upper(verb) as u, substr(verb, 2, 2) as s, verb || ':' || resource as c, code % 7 as m, code // 7 as d \
+         from audit where seq < 50",
+        "select median(latency_us) as m, stddev(latency_us) as s, quantile_cont(latency_us, 0.99) as q from audit",
         "select value, name from metrics where value > 0 and value < 0.0001",
         "select latency_us, event_time from audit where event_time between '2026-11-20T09:42:00Z' and \
          '2026-11-20T09:42:20Z' order by latency_us desc, event_time, seq limit 50",
@@ -180,6 +190,8 @@ fn what_a_query_can_not_have_is_said() {
         ("select usrname from audit", &to, 2, "no such column: usrname; is it username?"),
         ("select verb from audit group by verb order by count(*)", &to, 2, "name it in the select list"),
         ("select sum(1) from audit", &to, 2, "count(*) counts rows"),
+        ("select verb from audit where node not in (select pod from audit)", &to, 2, "left anti join"),
+        ("select verb from audit where uri similar to 'x'", &to, 2, "polars does not support this"),
         ("delete from audit", &to, 2, "no query; write one select"),
         ("selec 1", &to, 2, "Expected: an SQL statement"),
         ("select 1; select 2", &to, 2, "several statements"),

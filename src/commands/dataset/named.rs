@@ -66,21 +66,20 @@ resource limit 50",
     NamedQuery {
         name: "largest-resources",
         about: "what etcd holds by resource, in the newest database of each cluster",
-        sql: "with newest as (select coalesce(cluster, '') as owner, max(taken_at) as taken_at from keyspace \
-group by coalesce(cluster, '')) \
+        sql: "with named as (select *, coalesce(cluster, '') as owner from keyspace), \
+newest as (select owner, max(taken_at) as newest from named group by owner) \
 select k.cluster as cluster, k.api_group as api_group, k.resource as resource, sum(k.keys) as keys, \
 sum(k.live_bytes) as live_bytes, sum(k.history_bytes) as history_bytes \
-from keyspace k join newest n on coalesce(k.cluster, '') = n.owner and k.taken_at = n.taken_at \
+from named k join newest n on k.owner = n.owner and k.taken_at = n.newest \
 group by k.cluster, k.api_group, k.resource order by live_bytes desc, resource, api_group, cluster limit 30",
     },
     NamedQuery {
         name: "full-quotas",
         about: "quotas that are used to 80 % or more, in the newest capture of each cluster",
-        sql: "with newest as (select coalesce(cluster, '') as owner, max(taken_at) as taken_at from quotas \
-group by coalesce(cluster, '')) \
+        sql: "with named as (select *, coalesce(cluster, '') as owner from quotas), \
+newest as (select owner, max(taken_at) as newest from named group by owner) \
 select q.cluster as cluster, q.namespace as namespace, q.quota as quota, q.resource as resource, q.used as used, \
-q.hard as hard, q.used / q.hard as ratio from quotas q join newest n on coalesce(q.cluster, '') = n.owner and \
-q.taken_at = n.taken_at \
+q.hard as hard, q.used / q.hard as ratio from named q join newest n on q.owner = n.owner and q.taken_at = n.newest \
 where q.hard > 0 and q.used / q.hard >= 0.8 order by ratio desc, namespace, quota, resource, cluster limit 50",
     },
 ];

@@ -129,6 +129,10 @@ impl VisitorMut for Checks<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Problem> {
         match expr {
             Expr::Function(function) => flow(call(function)),
+            // It would hold all of them once for each row.
+            Expr::InSubquery { negated: true, .. } => {
+                flow(refused("not in (select …)", "write left anti join (select …) x on a.column = x.column"))
+            }
             Expr::BinaryOp { .. } => {
                 self.operators += 1;
                 flow(match self.operators > MOST_OPERATORS {
@@ -269,35 +273,41 @@ fn grouped(select: &Select) -> Result<(), Problem> {
     }
 }
 
-/// What is outer about a join must hold for columns alone: other conditions are dropped, or keep what they should not.
+/// Joins are on columns alone. Of other conditions outer joins drop some, or keep what they should not, and inner ones
+/// take columns of the same name in both tables for one another.
 fn join(join: &Join) -> Result<(), Problem> {
     use JoinOperator as Is;
-    let (Is::Left(constraint)
-    | Is::LeftOuter(constraint)
-    | Is::Right(constraint)
-    | Is::RightOuter(constraint)
-    | Is::FullOuter(constraint)
-    | Is::Semi(constraint)
-    | Is::LeftSemi(constraint)
-    | Is::RightSemi(constraint)
-    | Is::Anti(constraint)
-    | Is::LeftAnti(constraint)
-    | Is::RightAnti(constraint)) = &join.join_operator
-    else {
-        return Ok(());
+    let (constraint, is_inner) = match &join.join_operator {
+        Is::Join(constraint) | Is::Inner(constraint) => (constraint, true),
+        Is::Left(constraint)
+        | Is::LeftOuter(constraint)
+        | Is::Right(constraint)
+        | Is::RightOuter(constraint)
+        | Is::FullOuter(constraint)
+        | Is::Semi(constraint)
+        | Is::LeftSemi(constraint)
+        | Is::RightSemi(constraint)
+        | Is::Anti(constraint)
+        | Is::LeftAnti(constraint)
+        | Is::RightAnti(constraint) => (constraint, false),
+        _ => return Ok(()),
     };
-    fn is_plain(expr: &Expr) -> bool {
+    fn is_plain(expr: &Expr, is_inner: bool) -> bool {
+        use BinaryOperator as Op;
         match expr {
-            Expr::Nested(inner) => is_plain(inner),
-            Expr::BinaryOp { left, op: BinaryOperator::And, right } => is_plain(left) && is_plain(right),
-            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => is_column(left) && is_column(right),
+            Expr::Nested(inner) => is_plain(inner, is_inner),
+            Expr::BinaryOp { left, op: Op::And, right } => is_plain(left, is_inner) && is_plain(right, is_inner),
+            Expr::BinaryOp { left, op, right } => {
+                let compares = matches!(op, Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq);
+                (*op == Op::Eq || is_inner && compares) && is_column(left) && is_column(right)
+            }
             _ => false,
         }
     }
     match constraint {
-        JoinConstraint::On(expr) if !is_plain(expr) => refused(
-            format!("an outer join on {expr}"),
-            "join on equal columns only; put other conditions into a subquery of their table",
+        JoinConstraint::On(expr) if !is_plain(expr, is_inner) => refused(
+            format!("a join on {expr}"),
+            "join on equal columns only; put other conditions into where, or into a subquery of their table",
         ),
         _ => Ok(()),
     }
@@ -386,8 +396,11 @@ mod tests {
             ("select *, count(*) from audit group by all order by count(*)", "order by count(*)"),
             ("select sum(1) from audit", "sum() of no column"),
             ("select verb, max('x') from audit group by verb", "max() of no column"),
-            ("select * from a left join b on a.x = b.x and b.y = 'z'", "an outer join on"),
-            ("select * from a left anti join b on a.x = b.x and b.y > 1", "an outer join on"),
+            ("select * from a left join b on a.x = b.x and b.y = 'z'", "a join on"),
+            ("select * from a left anti join b on a.x = b.x and b.y > 1", "a join on"),
+            ("select * from a join b on a.x = b.x and b.y = 'z'", "a join on"),
+            ("select * from a left join b on a.x = b.x and a.y < b.y", "a join on"),
+            ("select x from a where x not in (select x from b)", "not in (select"),
             ("select avg(x) over (order by y) from a", "avg() over (order by …)"),
             ("select sum(x) over (order by y) from a", "several rows are equal"),
             ("select code, rank() over (order by code) from a group by code", "a window over groups"),
@@ -404,7 +417,8 @@ mod tests {
             "select count(1), count(*) from audit",
             "select sum(x) over (partition by z order by y rows between unbounded preceding and current row) from a",
             "select * from a left join b on (a.x = b.x) and a.y = b.y",
-            "select * from a join b on a.x = b.x and b.y = 'z'",
+            "select * from a join b on a.x = b.x and (a.y <> b.y) where b.y = 'z'",
+            "select x from a where x in (select x from b) and y not in ('a', 'b')",
             "with b as (select x from audit) select sum(case when x > 1 then 1 else 0 end) from b",
             "select row_number() over (order by y) from a",
         ] {
