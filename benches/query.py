@@ -47,7 +47,9 @@ def main(program, dataset, runs=7):
                 a.append(ours(program, dataset, sql)[0])
                 b.append(theirs(dataset, sql)[0])
         except (subprocess.CalledProcessError, duckdb.Error) as error:
-            print(f"{name:20} {str(error).splitlines()[0]}")
+            # The dataset has no such table.
+            reason = error.stderr.decode() if isinstance(error, subprocess.CalledProcessError) else str(error)
+            print(f"{name:20} {reason.splitlines()[-1][:80]}")
             continue
         # The first one of each warms the page cache.
         ratio = statistics.median(x / y for x, y in zip(a[1:], b[1:]))
