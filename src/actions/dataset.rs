@@ -7,7 +7,7 @@ pub use captured::{CapturedFile, CapturedPart};
 
 use super::fresh::{Fresh, folder as private_folder, try_lock};
 use crate::model::dataset::{
-    ABOUT, AUDIT, CAPTURED, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, TableColumn,
+    ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, TableColumn, table_names,
 };
 use crate::model::event_rows::{EventBatch, EventRows, Texts};
 use crate::sources::dataset::{addition_number, around, description, is_held};
@@ -52,7 +52,7 @@ impl DatasetWriter {
         };
         let (description, last) = description(folder)?;
         let mut own = Self { folder: folder.to_owned(), description, last, _lock: lock };
-        for table in [AUDIT].into_iter().chain(CAPTURED.map(|table| table.name)) {
+        for table in table_names() {
             clean(&folder.join(table), &|name| is_held(&own.description, table, name) == Some(false))?;
         }
         if last > 0 {

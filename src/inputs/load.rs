@@ -114,7 +114,8 @@ impl Load {
     ) -> Result<(Self, Discovery), Error> {
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
-        load.bundles(found.bundle.as_ref(), context);
+        let bundles: Vec<Bundle> = sources.iter().filter_map(|source| load.look_into(source, context)).collect();
+        load.bundles(found.bundle.as_ref(), &bundles);
         load.bounds.0 = load.bounds.0.max(since);
         load.bounds.1 = [load.bounds.1, until].into_iter().flatten().min();
         load.clusters = found
@@ -127,9 +128,6 @@ impl Load {
         load.clusters.retain(|cluster| !cluster.is_empty());
         load.clusters.sort();
         load.clusters.dedup();
-        for source in sources {
-            load.look_into(source, context);
-        }
         load.read = Source::ALL.into_iter().filter(|kind| load.holders.iter().any(|(held, _)| held == kind)).collect();
         if load.read.is_empty() {
             return Err(Error::Input(load.nothing(&found)));
@@ -154,16 +152,11 @@ impl Load {
 
     /// Takes the time and the owner from the bundle; of several bundles the time from the first on to the end of the
     /// last.
-    fn bundles(&mut self, first: Option<&Bundle>, context: &Context<'_>) {
+    fn bundles(&mut self, first: Option<&Bundle>, all: &[Bundle]) {
         let Some(first) = first else { return };
         self.owner.clone_from(&first.owner);
         self.bounds = bounds_of(first);
-        if self.sources.len() < 2 {
-            return;
-        }
-        for source in &self.sources {
-            let found = find::find(std::slice::from_ref(source), Wanted::Both, context.io.now);
-            let Some((from, to)) = found.bundle.as_ref().map(bounds_of) else { continue };
+        for (from, to) in all.iter().map(bounds_of) {
             self.bounds.0 = self.bounds.0.zip(from).map(|(a, b)| a.min(b));
             self.bounds.1 = self.bounds.1.zip(to).map(|(a, b)| a.max(b));
         }
@@ -186,8 +179,9 @@ impl Load {
         self.sources.iter().filter(holds).cloned().collect()
     }
 
-    /// Finds out what kinds of things a source holds. What can't be read is taken from the section about it.
-    fn look_into(&mut self, source: &String, context: &Context<'_>) {
+    /// Finds out what kinds of things a source holds; gives the bundle that it is or lies in. What can't be read is
+    /// taken from the section about it.
+    fn look_into(&mut self, source: &String, context: &Context<'_>) -> Option<Bundle> {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);
         let memory = if Path::new(source).exists() {
@@ -207,6 +201,7 @@ impl Load {
         self.holders.extend(has.into_iter().filter(|(_, has)| *has).map(|(kind, _)| (kind, source.clone())));
         self.memory.extend(memory.into_iter().map(|series| (series.name, series.samples)));
         self.heaps = self.heaps.max(heaps);
+        found.bundle
     }
 
     /// Pages in the course of time.

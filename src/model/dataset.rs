@@ -189,6 +189,11 @@ pub static QUOTAS: CapturedTable = CapturedTable {
 /// The tables of captures.
 pub static CAPTURED: [&CapturedTable; 3] = [&METRICS, &KEYSPACE, &QUOTAS];
 
+/// The names of a dataset's tables, which are those of their folders.
+pub fn table_names() -> impl Iterator<Item = &'static str> {
+    [AUDIT].into_iter().chain(CAPTURED.map(|table| table.name))
+}
+
 /// A value of a captured row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'c> {

@@ -1,6 +1,6 @@
 //! Datasets (docs/dataset.md): what one says of itself, and the files that are part of it.
 
-use crate::model::dataset::{ABOUT, AUDIT, CAPTURED, DESCRIPTION, Description, SCHEMA};
+use crate::model::dataset::{ABOUT, AUDIT, DESCRIPTION, Description, SCHEMA, table_names};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -73,7 +73,7 @@ pub fn around(path: &Path) -> Option<PathBuf> {
     let full = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok()?;
     let is_table = |folder: &Path| {
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name == AUDIT || CAPTURED.iter().any(|table| table.name == name)
+        table_names().any(|table| table == name)
     };
     let tables = full.ancestors().filter(|folder| is_table(folder));
     tables.filter_map(Path::parent).find(|folder| folder.join(ABOUT).is_dir()).map(Path::to_owned)

@@ -1,8 +1,9 @@
 //! `plimsoll dataset build`: from logs, pages, databases and objects to a dataset, each exactly once.
 
-use super::building::{Added, CapturedRows, tables};
+use super::building::{Added, CapturedRows};
 use super::sources::build;
 use crate::cli::{Context, Error, FailOn};
+use crate::model::dataset::table_names;
 use crate::model::input::InputReport;
 use crate::model::report::{Report, Table, Value, Window};
 use crate::model::units::{bytes, counted, percent};
@@ -31,7 +32,7 @@ pub struct Args {
 }
 
 fn table(name: &str) -> Result<String, String> {
-    let (name, all): (&str, Vec<&str>) = (name.trim(), tables().collect());
+    let (name, all): (&str, Vec<&str>) = (name.trim(), table_names().collect());
     all.contains(&name).then(|| name.to_owned()).ok_or_else(|| format!("the tables are {}", all.join(", ")))
 }
 

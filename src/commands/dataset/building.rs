@@ -5,7 +5,7 @@ use crate::analysis::dataset::RowReader;
 use crate::cli::{Context, Error};
 use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
-use crate::model::dataset::{AUDIT, CAPTURED, DatasetLog};
+use crate::model::dataset::DatasetLog;
 use crate::model::event::Timed;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::time::{Micros, Span, together};
@@ -17,11 +17,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
-
-/// The tables of a dataset.
-pub(super) fn tables() -> impl Iterator<Item = &'static str> {
-    [AUDIT].into_iter().chain(CAPTURED.iter().map(|table| table.name))
-}
 
 /// Of a table of captures: how many were added, with how many rows, and how many it had already.
 #[derive(Debug, Clone, Copy, Default)]
@@ -138,8 +133,7 @@ impl Building<'_> {
         let written = taken.result.and_then(|()| taken.part.finish()).map_err(|error| self.unwritten(&error))?;
         let coverage: Coverage = outcome.total();
         let added = &mut self.added;
-        added.written.files += written.files;
-        added.written.bytes += written.bytes;
+        added.wrote(written.files, written.bytes);
         added.events += new;
         added.logs += gained.len() as u64;
         added.span = together(added.span, coverage.first.zip(coverage.last));
@@ -212,11 +206,7 @@ impl Building<'_> {
 }
 
 impl Added {
-    /// Counts what was read, and a file that was written.
-    pub(super) fn read(&mut self, inputs: impl IntoIterator<Item = InputReport>) {
-        self.inputs.extend(inputs);
-    }
-
+    /// Counts files that were written.
     pub(super) fn wrote(&mut self, files: u64, bytes: u64) {
         (self.written.files, self.written.bytes) = (self.written.files + files, self.written.bytes + bytes);
     }

@@ -242,7 +242,7 @@ impl Building<'_> {
         }
         self.commit(METRICS.name, parts)?;
         read.losses.iter().try_for_each(|loss| context.lost(loss))?;
-        self.added.read(read.inputs);
+        self.added.inputs.extend(read.inputs);
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Building<'_> {
             }
         }
         if !parts.is_empty() {
-            self.added.read(inputs);
+            self.added.inputs.extend(inputs);
         }
         self.commit(QUOTAS.name, parts)
     }
@@ -305,7 +305,7 @@ impl Building<'_> {
             let (rows, _) = by::rows(&walked.space, &By::Prefix, context.settings.threads);
             let file = Path::new(&opened.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             let part = self.keyspace((&cluster, at), &name, &file, &rows).map_err(|error| self.unwritten(&error))?;
-            self.added.read([InputReport {
+            self.added.inputs.extend([InputReport {
                 path: opened.path.clone(),
                 kind: "etcd",
                 bytes: opened.size,

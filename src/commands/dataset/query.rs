@@ -1,6 +1,6 @@
 //! `plimsoll dataset query`: SQL over datasets and roll-ups, and over logs, pages, databases and objects as they are.
 
-use super::building::{failed, tables};
+use super::building::failed;
 use super::named::{QUERIES, query};
 use super::sources::build;
 use crate::actions::fresh::Temporary;
@@ -9,7 +9,7 @@ use crate::cli::{Context, Error, FailOn};
 use crate::inputs::manifest::{giving, manifest};
 use crate::inputs::rollup;
 use crate::inputs::selection::Selection;
-use crate::model::dataset::{AUDIT, CAPTURED, EVENTS, TableColumn};
+use crate::model::dataset::{AUDIT, CAPTURED, EVENTS, TableColumn, table_names};
 use crate::model::input::InputReport;
 use crate::model::problem::ProblemKind;
 use crate::model::report::{Report, Table, Value};
@@ -80,7 +80,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for name in names {
         all.push(found.table(name, &args.sources)?);
     }
-    // One more than is shown, to know whether there are more.
     let most = context.settings.asked_top().filter(|top| *top < usize::MAX);
     let answer = sql::query(&all, &sql, most).map_err(|problem| match problem.kind {
         ProblemKind::Setting => Error::Usage(problem.to_string()),
@@ -88,8 +87,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     })?;
     let count = answer.rows.len();
     let shown = SHOWN_ROWS.min(count);
-    let table =
-        Table { name: "rows".to_owned(), columns: answer.columns, rows: answer.rows, is_raw: true, ..Table::default() };
+    let table_of = |rows| Table {
+        name: "rows".to_owned(),
+        columns: answer.columns.clone(),
+        rows,
+        is_raw: true,
+        ..Table::default()
+    };
+    let for_people = most.is_none().then(|| vec![table_of(answer.rows[..shown].to_vec())]);
     let mut notes = Vec::new();
     if most.is_none() && count > shown {
         notes.push(format!("{shown} of {count} rows are shown; --top {count}, -o csv and -o json have all."));
@@ -101,8 +106,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         schema: "plimsoll.dataset-query/v1".to_owned(),
         inputs: found.inputs,
         totals: vec![("rows".to_owned(), Value::Count(count as u64))],
-        people: Some(vec![Table { rows: table.rows[..shown].to_vec(), ..table.clone() }]).filter(|_| most.is_none()),
-        table,
+        people: for_people,
+        table: table_of(answer.rows),
         notes,
         ..Report::default()
     };
@@ -141,7 +146,7 @@ fn rolled_tables() -> impl Iterator<Item = &'static TableSpec> {
 }
 
 fn is_table(name: &str) -> bool {
-    tables().any(|own| own == name) || rolled_tables().any(|own| own.name == name)
+    table_names().any(|own| own == name) || rolled_tables().any(|own| own.name == name)
 }
 
 /// Where the rows of tables are.
@@ -191,7 +196,7 @@ impl Tables {
         let mut met = BTreeSet::new();
         for folder in datasets.into_iter().filter(|folder| met.insert(std::fs::canonicalize(folder).ok())) {
             let mut bytes = 0;
-            for name in names.iter().copied().filter(|name| tables().any(|own| own == *name)) {
+            for name in names.iter().copied().filter(|name| table_names().any(|own| own == *name)) {
                 let below = Path::new(&folder).join(name);
                 let files = dataset::files(Path::new(&folder), name).map_err(|error| failed(&folder, &error))?;
                 bytes += files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum::<u64>();
@@ -210,7 +215,7 @@ impl Tables {
             folder.join(MANIFEST).is_file() || folder.ends_with(ROLLUPS)
         };
         let raw: Vec<String> = others.into_iter().filter(|source| !is_rolled(source)).collect();
-        if !raw.is_empty() && tables().any(|name| names.contains(name)) {
+        if !raw.is_empty() && table_names().any(|name| names.contains(name)) {
             self.events(&raw, names, context)?;
         }
         Ok(())
@@ -266,7 +271,7 @@ impl Tables {
             context.notice(format!("{what} made into a dataset for this query; plimsoll dataset build keeps one"))?;
         }
         self.inputs.extend(added.inputs);
-        for name in tables().filter(|name| is_wanted(name)) {
+        for name in table_names().filter(|name| is_wanted(name)) {
             let files = dataset::files(&home, name).map_err(|error| failed(&home.display(), &error))?;
             self.add(name, SqlFiles { partitions_below: Some(home.join(name)), files });
         }
