@@ -6,7 +6,7 @@ mod help;
 mod questions;
 
 use crate::cli::{Context, Error, Io, Settings, ViewFlags};
-use crate::commands::Command;
+use crate::commands::{Command, engine};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::io::Write;
@@ -53,7 +53,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     }
     let words = args;
     let parse = |parser: &mut clap::Command| {
-        parser.try_get_matches_from_mut(&words).and_then(|matches| Cli::from_arg_matches(&matches))
+        let matches = parser.try_get_matches_from_mut(&words)?;
+        Ok((Cli::from_arg_matches(&matches)?, matches))
     };
     let mut parser = named(Cli::command());
     let parsed = match parse(&mut parser) {
@@ -61,8 +62,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
         Err(error) if help::is_shown(&error) => parse(&mut named(Cli::parser())),
         parsed => parsed,
     };
-    let cli = match parsed {
-        Ok(cli) => cli,
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
             // Nothing can be done about a closed terminal.
@@ -83,7 +84,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     if let Some(warning) = warning {
         let _ = context.warn(warning);
     }
-    let result = cli.command.run(Cli::parser, &mut context).and_then(|()| Ok(context.io.out.flush()?));
+    let result = engine::through(&matches, &parser, &mut context)
+        .and_then(|_replaced| cli.command.run(Cli::parser, &mut context));
+    let result = result.and_then(|()| Ok(context.io.out.flush()?));
     let result = result.and_then(|()| context.verdict());
     finish(result, io)
 }
@@ -144,7 +147,7 @@ mod tests {
         };
         let parser = Cli::command();
         let shell = ["help", "completions", "man", "cache"];
-        let all = parser.get_subcommands().filter(|one| !shell.contains(&one.get_name()));
+        let all = parser.get_subcommands().filter(|one| !shell.contains(&one.get_name()) && !one.is_hide_set());
         let all: BTreeMap<String, BTreeSet<String>> = all.map(|one| (one.get_name().to_owned(), names(one))).collect();
         let known =
             COMMANDS.map(|(name, parts)| (name.to_owned(), parts.iter().map(|part| (*part).to_owned()).collect()));

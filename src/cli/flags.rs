@@ -112,6 +112,15 @@ pub struct ViewFlags {
     #[arg(long, env = "PLIMSOLL_CACHE_FROM", value_name = "SIZE", global = true, help_heading = OUTPUT,
         value_parser = parse_size, hide_short_help = true)]
     pub cache_from: Option<u64>,
+    /// Have audit logs in object stores rolled up there, by Apache Spark's workers: SOURCEs like s3a://, gs://,
+    /// file:/// are read by this Spark Connect server (docs/engine.md).
+    #[arg(long, env = "PLIMSOLL_ENGINE", value_name = "URL", global = true, help_heading = OUTPUT,
+        hide_short_help = true, hide_env_values = true)]
+    pub engine: Option<String>,
+    /// The plimsoll that the engine's workers run, if their platform is another (default: this one).
+    #[arg(long, env = "PLIMSOLL_ENGINE_PROGRAM", value_name = "FILE", global = true, help_heading = OUTPUT,
+        hide_short_help = true)]
+    pub engine_program: Option<PathBuf>,
     /// Print no messages but errors.
     #[arg(short, long, global = true, help_heading = OUTPUT)]
     pub quiet: bool,

@@ -22,7 +22,7 @@ pub use flags::{
 pub use io::Io;
 pub use memory::{give_back, keep_little};
 pub use progress::Progress;
-pub use settings::{Cache, Settings, Shown};
+pub use settings::{Cache, EngineChoice, Settings, Shown};
 pub use shared::Shared;
 pub use side_by_side::side_by_side;
 pub use silent::silent;

@@ -38,6 +38,22 @@ pub struct Cache {
     pub from: u64,
 }
 
+/// An engine that reads logs where they lie (docs/engine.md).
+#[derive(Clone, PartialEq, Eq)]
+pub struct EngineChoice {
+    /// Its address, with what it demands of who calls.
+    pub url: String,
+    /// What its workers run; `None`: this program.
+    pub program: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for EngineChoice {
+    /// Without the address: it may hold a token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineChoice").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
 /// Bytes that roll-ups may have together.
 const CACHE_SIZE: u64 = 2_000_000_000;
 
@@ -86,6 +102,8 @@ pub struct Settings {
     pub dedupe: Dedupe,
     /// Roll-ups that are kept across runs.
     pub cache: Cache,
+    /// What reads logs in object stores.
+    pub engine: Option<EngineChoice>,
     /// The terminal UI's own.
     #[cfg(feature = "tui")]
     pub tui: TuiConfig,
@@ -173,6 +191,10 @@ impl Settings {
             threads,
             dedupe: flags.dedupe.or(config.dedupe).unwrap_or_default(),
             cache,
+            engine: flags.engine.clone().filter(|url| !url.is_empty()).map(|url| EngineChoice {
+                url,
+                program: flags.engine_program.clone().filter(|path| !path.as_os_str().is_empty()),
+            }),
             #[cfg(feature = "tui")]
             tui: config.tui,
             quiet: flags.quiet,

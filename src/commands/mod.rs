@@ -12,6 +12,7 @@ pub mod controllers;
 pub mod dashboards;
 #[cfg(feature = "history")]
 pub mod dataset;
+pub mod engine;
 pub mod etcd;
 pub mod explain;
 #[cfg(feature = "history")]
@@ -27,6 +28,8 @@ pub mod record;
 pub mod report;
 #[cfg(feature = "history")]
 pub mod rollup_files;
+#[cfg(feature = "history")]
+pub mod rollup_part;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod shell;
@@ -94,6 +97,10 @@ pub enum Command {
     /// Write roll-ups of audit logs as Parquet files.
     #[cfg(feature = "history")]
     Rollup(rollup_files::Args),
+    /// Roll up what an engine hands to a worker.
+    #[cfg(feature = "history")]
+    #[command(hide = true)]
+    RollupPart(rollup_part::Args),
     /// Write audit events as Parquet that any engine reads.
     #[cfg(feature = "history")]
     Dataset(dataset::Args),
@@ -155,6 +162,8 @@ impl Command {
             Self::Serve(args) => serve::run(args, context),
             #[cfg(feature = "history")]
             Self::Rollup(args) => rollup_files::run(args, context),
+            #[cfg(feature = "history")]
+            Self::RollupPart(args) => rollup_part::run(args, context),
             #[cfg(feature = "history")]
             Self::Dataset(args) => dataset::run(args, context),
             Self::Dashboards(args) => dashboards::run(args, context),

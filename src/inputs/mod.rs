@@ -7,6 +7,8 @@ mod cached;
 #[cfg(not(feature = "history"))]
 #[path = "uncached.rs"]
 mod cached;
+#[cfg(feature = "engine")]
+pub mod engine;
 pub mod etcd;
 pub mod flow;
 pub mod found;

@@ -19,6 +19,8 @@ pub mod cached;
 pub mod cause;
 pub mod columns;
 pub mod dataset;
+#[cfg(feature = "history")]
+pub mod engine;
 pub mod episode;
 pub mod event;
 pub mod event_rows;

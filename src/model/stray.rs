@@ -57,6 +57,11 @@ impl Days {
         }
     }
 
+    /// Counts so many records of one day.
+    pub fn add_many(&mut self, at: Micros, count: u64) {
+        self.count(day_of(at), count);
+    }
+
     fn flush(&mut self) {
         let (day, count) = std::mem::take(&mut self.current);
         self.count(day, count);

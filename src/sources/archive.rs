@@ -64,8 +64,12 @@ struct All {
 
 static ALL: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
 
-/// The folder that an argument names: of an archive the one that it was unpacked into, but for its databases.
+/// The folder that an argument names: of an archive the one that it was unpacked into, but for its databases; of what
+/// an engine has read that of the roll-up.
 pub fn place(argument: &Path) -> PathBuf {
+    if let Some(folder) = argument.to_str().and_then(archive_names::folder_of) {
+        return folder;
+    }
     unpacked(argument, false).ok().flatten().unwrap_or_else(|| argument.to_owned())
 }
 

@@ -1,4 +1,5 @@
-//! What files of unpacked archives are called in messages: by the archive, not by where they lie.
+//! What files of unpacked archives, and roll-ups of an engine, are called in messages: by the archive or the URI, not
+//! by where they lie.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 /// Where archives lie now, and what they are called.
 static NAMES: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
 
-/// An archive was unpacked into a folder.
-pub(super) fn add(folder: PathBuf, name: String) {
+/// What is called so lies in a folder.
+pub fn add(folder: PathBuf, name: String) {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner).push((folder, name));
 }
 
@@ -19,8 +20,17 @@ pub(super) fn clear() {
 /// A file as it is called in messages: in an archive by the archive's name.
 pub fn shown(path: &Path) -> String {
     let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = names.iter().find_map(|(root, name)| Some(Path::new(name).join(path.strip_prefix(root).ok()?)));
+    let known = names.iter().find_map(|(root, name)| {
+        let below = path.strip_prefix(root).ok()?;
+        Some(if below == Path::new("") { PathBuf::from(name) } else { Path::new(name).join(below) })
+    });
     known.as_deref().unwrap_or(path).display().to_string()
+}
+
+/// The folder that stands for a URI which an engine has read.
+pub fn folder_of(uri: &str) -> Option<PathBuf> {
+    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.iter().find(|(_, name)| uri.contains(":/") && name == uri).map(|(folder, _)| folder.clone())
 }
 
 /// Whether a file lies there only while the program runs, unpacked from an archive.

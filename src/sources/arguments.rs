@@ -1,6 +1,7 @@
 //! What a person names (a path, a folder, an archive, a glob, `-`, a URL) as files.
 
 use super::archive;
+use super::archive_names;
 use super::cgroup;
 use super::open::{Place, SourceError};
 use std::io;
@@ -38,6 +39,9 @@ pub(super) fn expand_for(argument: &str, databases: bool) -> Result<(Vec<Place>,
         files.sort();
         Ok(files.into_iter().map(Place::File).collect())
     };
+    if let Some(folder) = archive_names::folder_of(argument) {
+        return Ok((below(&folder)?, true));
+    }
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok((below(path)?, true)),
         Ok(meta) if meta.is_file() => match archive::unpacked(path, databases)? {

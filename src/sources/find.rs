@@ -12,6 +12,7 @@ use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::stray::{Days, KeptDays};
 use crate::model::time::Micros;
+use crate::model::uri::decoded_path;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -105,15 +106,15 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         };
         let content = source.content;
         if content == Content::Metrics {
-            let Belonging { bundle, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
-            paged.insert((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance));
+            let Belonging { cluster, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
+            paged.insert((cluster, instance));
         }
         if !wanted.wants(content) || content == Content::Empty && from_folder {
             let looks = content.in_words();
             let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
             if content == Content::Empty && from_folder {
-                let Belonging { bundle, family, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
-                empty.push((bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance, family));
+                let Belonging { cluster, family, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
+                empty.push((cluster, instance, family));
             }
             if !from_folder {
                 found.errors.push(error);
@@ -122,8 +123,8 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
                 && let Place::File(path) = &source.place
                 && let Some(certain) = page_name(path)
             {
-                let Belonging { folder, .. } = bundles.belongs(&source.place, argument, from_folder);
-                odd.push((folder, certain, error));
+                let Belonging { whole, .. } = bundles.belongs(&source.place, argument, from_folder);
+                odd.push((whole, certain, error));
             } else {
                 found.other_files += 1;
             }
@@ -132,8 +133,8 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         let is_log = !matches!(content, Content::Database | Content::Metrics | Content::Dump);
         (*used, *logs) = (*used + 1, *logs + usize::from(is_log));
         taken.extend(real.map(|real| (real, (1, usize::from(is_log)))));
-        let Belonging { bundle, folder, family, instance } = bundles.belongs(&source.place, argument, from_folder);
-        let cluster = bundle.as_ref().map(|b| b.cluster.clone()).unwrap_or_default();
+        let Belonging { bundle, cluster, whole, family, instance, .. } =
+            bundles.belongs(&source.place, argument, from_folder);
         found.bundle = found.bundle.take().or(bundle);
         if content == Content::Rollup {
             rolled.push(source);
@@ -142,9 +143,9 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         } else if matches!(content, Content::Metrics | Content::Dump) {
             let instance = if let Place::Url(url) = &source.place { host(url) } else { instance };
             let of = if content == Content::Dump { &mut dumps } else { &mut folders };
-            of.entry((cluster, folder)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
+            of.entry((cluster, whole)).or_insert_with(|| (instance, Vec::new())).1.push(PageFile::new(source, now));
         } else {
-            groups.entry((cluster, folder, family)).or_default().push((source, instance));
+            groups.entry((cluster, whole, family)).or_default().push((source, instance));
         }
     }
     for Named { argument, files, used, logs, .. } in named.into_iter().filter(|named| named.from_folder) {
@@ -348,8 +349,13 @@ pub(super) struct Bundles {
 pub(super) struct Belonging {
     /// The bundle around it.
     pub bundle: Option<Bundle>,
-    /// Folder and family (name without what rotation adds) of its stream.
+    /// The cluster that the bundle, or a folder `cluster=NAME`, names.
+    pub cluster: String,
+    /// The folder that it lies in.
     pub folder: PathBuf,
+    /// That of all of its stream, above the folders of its partitions.
+    pub whole: PathBuf,
+    /// The family (name without what rotation adds) of its stream.
     pub family: String,
     /// The instance that its folder names.
     pub instance: String,
@@ -370,7 +376,8 @@ impl Bundles {
     /// Derives them from a file's path.
     pub(super) fn belongs(&mut self, place: &Place, argument: &str, from_folder: bool) -> Belonging {
         let Place::File(path) = place else {
-            return Belonging { folder: PathBuf::from(argument), ..Belonging::default() };
+            let folder = PathBuf::from(argument);
+            return Belonging { whole: folder.clone(), folder, ..Belonging::default() };
         };
         // In full, so that a bundle around a relative path is found.
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -384,26 +391,60 @@ impl Bundles {
                 self.roots.entry(argument.to_owned()).or_insert(root).clone()
             }
         };
-        let below_root = from_folder && folder != root.components().collect::<PathBuf>();
+        let root: PathBuf = root.components().collect();
+        // Partitions of a log are no logs of their own, and no apiservers.
+        let mut whole = folder.as_path();
+        while is_partition(whole) && whole != root {
+            whole = whole.parent().unwrap_or(Path::new(""));
+        }
+        let below_root = from_folder && whole != root;
         // What a folder is for says nothing of whose it is: `cp-1/audit` and `cp-1/metrics` are cp-1's.
         let is_plain = |path: &Path| PLAIN_FOLDERS.contains(&name(path).as_str());
-        let root: PathBuf = root.components().collect();
-        let mut owner = folder.as_path();
+        let mut owner = whole;
         while below_root && is_plain(owner) && owner != root && !owner.join("bundle.yaml").exists() {
             owner = owner.parent().unwrap_or(Path::new(""));
         }
-        let is_owned = below_root && owner != folder && owner != root && !owner.join("bundle.yaml").exists();
-        let known_place = folder.parent().is_some_and(|above| PLAIN_FOLDERS.contains(&name(above).as_str()));
-        let instance = name(&folder);
+        let is_owned = below_root && owner != whole && owner != root && !owner.join("bundle.yaml").exists();
+        let known_place = whole.parent().is_some_and(|above| PLAIN_FOLDERS.contains(&name(above).as_str()));
+        let instance = name(whole);
         let is_instance = (below_root || known_place) && !PLAIN_FOLDERS.contains(&instance.as_str());
         let instance = match (is_instance, is_owned) {
             (true, _) => instance,
             (false, true) => name(owner),
             (false, false) => String::new(),
         };
-        Belonging { bundle: self.around(&folder), folder, family, instance }
+        let bundle = self.around(&folder);
+        let cluster = bundle.as_ref().map(|bundle| bundle.cluster.clone()).filter(|name| !name.is_empty());
+        let cluster = cluster.or_else(|| value_of(&folder, "cluster")).unwrap_or_default();
+        let instance = value_of(&folder, "instance").unwrap_or(instance);
+        let whole = whole.to_owned();
+        Belonging { bundle, cluster, folder, whole, family, instance }
     }
 }
+
+/// Whether a folder holds a part of a log, as exports to object stores have them: `date=2026-11-20`, `2026/11/20/09`.
+fn is_partition(folder: &Path) -> bool {
+    static DATE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let pattern = "^20[0-9]{2}([-_]?(0[1-9]|1[0-2])([-_]?(0[1-9]|[12][0-9]|3[01])([-_T]?[012][0-9])?)?)?$";
+        Regex::new(pattern).ok()
+    });
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    if name.split_once('=').is_some_and(|(key, _)| !key.is_empty()) {
+        return true;
+    }
+    let is_short = name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_digit());
+    DATE.as_ref().is_some_and(|date| date.is_match(&name)) || is_short && folder.parent().is_some_and(is_partition)
+}
+
+/// What a folder `KEY=VALUE` around a file says, as in a URL.
+fn value_of(folder: &Path, key: &str) -> Option<String> {
+    let names = folder.ancestors().filter_map(|above| above.file_name()?.to_str());
+    let value = names.filter_map(|name| name.split_once('=')).find(|(own, _)| *own == key)?.1;
+    (value != NO_VALUE).then(|| decoded_path(value).into_owned())
+}
+
+/// How Hive calls a partition without a value.
+const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A log's name without what rotation and packing add to it.
 pub(super) fn family(name: &str) -> String {
@@ -447,6 +488,25 @@ mod tests {
         // Of what is not wanted, a link makes nothing that is.
         let pages = find(std::slice::from_ref(&folder), Wanted::Pages, 0);
         assert!(matches!(pages.errors.as_slice(), [SourceError::NothingHere { .. }]), "{:?}", pages.errors);
+    }
+
+    #[test]
+    fn partitions_are_of_one_log() {
+        let belongs = |path: &str| {
+            let own = Bundles::default().belongs(&Place::File(PathBuf::from(path)), "/exports", true);
+            (own.cluster, own.whole.display().to_string(), own.instance)
+        };
+        let is = |cluster: &str, folder: &str, instance: &str| (cluster.into(), folder.into(), instance.into());
+        // As Firehose writes them, and as Hive reads them.
+        assert_eq!(belongs("/exports/2026/11/20/09/a.gz"), is("", "/exports", ""));
+        assert_eq!(belongs("/exports/cp-1/2026-11-20/a.gz"), is("", "/exports/cp-1", "cp-1"));
+        assert_eq!(belongs("/exports/cluster=eu%2F1/instance=cp-2/date=2026-11-20/a"), is("eu/1", "/exports", "cp-2"));
+        assert_eq!(
+            belongs("/exports/cluster=__HIVE_DEFAULT_PARTITION__/cp-2/a"),
+            is("", "/exports/cluster=__HIVE_DEFAULT_PARTITION__/cp-2", "cp-2")
+        );
+        // Numbers alone are apiservers, too.
+        assert_eq!(belongs("/exports/01/audit.log"), is("", "/exports/01", "01"));
     }
 
     #[test]

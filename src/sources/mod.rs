@@ -22,6 +22,8 @@ pub mod clock;
 pub mod content;
 #[cfg(feature = "history")]
 pub mod dataset;
+#[cfg(feature = "engine")]
+pub mod engine;
 pub mod etcd;
 pub mod exposition;
 pub mod find;

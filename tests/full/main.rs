@@ -28,6 +28,8 @@ mod shared {
 }
 use shared::{alert_lab, alert_model, archive_lab, compare_lab, forecast_grids, lab, screen, store_lab, support};
 
+#[cfg(feature = "engine")]
+mod engine;
 mod forecast;
 mod kernels;
 mod machine;

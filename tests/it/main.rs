@@ -34,6 +34,7 @@ mod dataset;
 #[cfg(feature = "live")]
 mod deploy;
 mod docs;
+mod engine;
 mod etcd_extract;
 mod etcd_flame;
 mod etcd_health;

@@ -158,6 +158,8 @@ const COMMON: &[&str] = &[
     "--verbose",
     "--cache",
     "--cache-from",
+    "--engine",
+    "--engine-program",
     "--cache-size",
     "--no-cache",
     "--help",

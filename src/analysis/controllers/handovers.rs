@@ -198,8 +198,9 @@ fn created(body: &[u8]) -> Option<String> {
 /// Adds a run behind others: to the last one, if it is of the same holder.
 pub(in crate::analysis) fn join<H: Holds>(runs: &mut Vec<Run<H>>, run: Run<H>) {
     match runs.last_mut() {
-        // Whoever gives a lease up held it: no matter what it is called, as it is not called anything any more.
-        Some(last) if !last.is_released && (last.holder.is(&run.holder) || run.is_released) => {
+        // Whoever gives a lease up held it: no matter what it is called, as it is not called anything any more. But a
+        // run that ends so is its holder's.
+        Some(last) if !last.is_released && (last.holder.is(&run.holder) || run.is_released && run.writes == 1) => {
             last.longest = last.longest.max(run.longest).max(run.first - last.last);
             last.last = last.last.max(run.last);
             last.writes += run.writes;
@@ -260,4 +261,27 @@ pub fn handovers(leases: &BTreeMap<Lease, Vec<Run>>) -> Vec<Handover> {
     }
     all.sort_by(|a, b| (a.at, &a.lease).cmp(&(b.at, &b.lease)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_write_that_gives_up_is_of_whoever_held() {
+        let run = |identity: &str, first: Micros, writes: u64, is_released: bool| {
+            let holder = Holder { identity: identity.to_owned(), user: identity.to_owned(), ..Holder::default() };
+            Run { holder, first, last: first + 5, writes, is_released, ..Run::default() }
+        };
+        let joined = |all: Vec<Run>| {
+            let mut runs = Vec::new();
+            all.into_iter().for_each(|run| join(&mut runs, run));
+            runs.into_iter().map(|run| (run.holder.identity, run.writes, run.is_released)).collect::<Vec<_>>()
+        };
+        let is = |identity: &str, writes, is_released| (identity.to_owned(), writes, is_released);
+        assert_eq!(joined(vec![run("a", 0, 2, false), run("", 10, 1, true)]), [is("a", 3, true)]);
+        // As long tiles of roll-ups have it: all that the second holder wrote, and its handover.
+        let two = vec![run("a", 0, 2, false), run("b", 10, 7, true)];
+        assert_eq!(joined(two), [is("a", 2, false), is("b", 7, true)]);
+    }
 }

@@ -313,7 +313,7 @@ impl Follower {
         let under = self.growing.iter().find(|argument| path.starts_with(argument)).cloned();
         let from_folder = under.is_some();
         let place = Place::File(path.to_owned());
-        let find::Belonging { bundle, folder, family, mut instance } =
+        let find::Belonging { cluster, whole: folder, family, mut instance, .. } =
             find::Bundles::default().belongs(&place, &under.unwrap_or_default(), from_folder);
         if let Some(at) = self.streams.iter().position(|s| s.folder == folder && s.family == family) {
             return at;
@@ -321,7 +321,7 @@ impl Follower {
         if self.streams.iter().any(|stream| stream.folder == folder) {
             instance.clone_from(&family); // several logs in one folder: their names tell them apart
         }
-        self.new_stream(folder, family, bundle.map(|bundle| bundle.cluster).unwrap_or_default(), instance)
+        self.new_stream(folder, family, cluster, instance)
     }
 
     /// Remembers a file that has been read; `unfinished` is where its last line begins, if that is not whole.
