@@ -290,6 +290,11 @@ fn problem(error: &SparkError) -> Problem {
             let is_own = why.starts_with("plimsoll:");
             (format!("a worker's plimsoll failed: {}", first_line(why)), if is_own { "" } else { hint })
         }
+        // The program ended before it had read anything, and the rest is a matter of which thread was quicker.
+        _ if has(&["Broken pipe"]) => (
+            "a worker's plimsoll ended before it had read its input".to_owned(),
+            "the workers' platform may differ: name a program for theirs (--engine-program FILE)",
+        ),
         Some(UNAUTHENTICATED | PERMISSION_DENIED) => (first_line(&text), "check the token of --engine"),
         _ if has(&[
             "AccessDenied",
