@@ -7,7 +7,7 @@
 use super::keys::Keys;
 use crate::model::time::{Micros, SECOND};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long tiles are, how many rows one may have, and how long it stays open.
 #[derive(Debug, Clone, Copy)]
@@ -344,10 +344,17 @@ impl<V: Row> Tiles<V> {
         let level = self.level;
         let length = self.scale.levels[level].0;
         let mut tiles = std::mem::take(&mut self.closed[level]);
+        let mut again = BTreeSet::new();
         for (tile, rows) in self.late {
-            tiles.entry(tile.div_euclid(length) * length).or_default().append(rows);
+            let tile = tile.div_euclid(length) * length;
+            tiles.entry(tile).or_default().append(rows);
+            again.insert(tile);
         }
-        tiles.values_mut().for_each(|rows| rows.settle(keys));
+        // What came late makes a tile no larger than others: else a roll-up that is read again is another one.
+        let limit = if level == 0 && span <= HOUR { self.scale.first_hour } else { self.scale.limits[level] };
+        for (tile, rows) in &mut tiles {
+            if again.contains(tile) { rows.fold(limit, keys) } else { rows.settle(keys) }
+        }
         tiles.into_iter().collect()
     }
 }
