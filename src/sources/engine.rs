@@ -315,9 +315,9 @@ fn problem(error: &SparkError) -> Problem {
             "nothing was lost, nothing of this answer is used: run the command again when the engine is back",
         ),
         Some(UNIMPLEMENTED) => (first_line(&text), "it must be a Spark Connect server of Apache Spark 4"),
-        _ if has(&["TRANSFORM", "transform", "unsupported", "not supported", "not implemented"]) => (
+        _ if has(&["UnsupportedOperation", "TRANSFORM", "transform", "not implemented"]) => (
             first_line(&text),
-            "the engine must run programs on its workers (SELECT TRANSFORM), as Apache Spark 4 does",
+            "the engine must take a program and run it on its workers, as Apache Spark 4 does (docs/engine.md)",
         ),
         _ => (first_line(&text), ""),
     };

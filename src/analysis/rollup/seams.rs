@@ -2,9 +2,10 @@
 //! the roll-up of the whole (docs/rollup.md, section 7).
 
 use super::edge_writes::EdgeWrites;
-use super::keys::{Keys, TrafficKey};
+use super::keys::{Keys, LoadKey, TrafficKey};
 use super::objects::EdgeObject;
 use super::sequences::{Last, Request, Sequences, Turn};
+use super::tiles::OTHER_KEY;
 use super::writers::{EdgeWrite, WrittenKey};
 use super::{Open, Part};
 use crate::analysis::pending::{FAILED_WAIT, Start};
@@ -188,6 +189,48 @@ pub(super) enum Undone {
     Arrival { received: Micros, key: u32 },
     /// A failed start was counted as an end.
     End { at: Micros, key: u32, error: bool },
+}
+
+impl Undone {
+    /// Takes it back, of the row that has it, or of that of all others; before tiles are folded, so that rows are kept
+    /// by what they count in the whole.
+    pub(super) fn take_back(self, part: &mut Part) {
+        let Part { keys, traffic, pulse, extras, .. } = part;
+        match self {
+            Self::Start { at, key, open } => {
+                let load = LoadKey::of(keys.traffic.get(key), keys);
+                let load = keys.extra.loads.find(&load).map_or(OTHER_KEY, u64::from);
+                let load = extras
+                    .as_mut()
+                    .and_then(|own| own.load.find(at, load, keys, |row| row.requests > 0 && (row.open > 0 || !open)));
+                if let Some(row) = load {
+                    row.requests -= 1;
+                    row.open = row.open.saturating_sub(u64::from(open));
+                }
+                if let Some(row) =
+                    traffic.find(at, u64::from(key), keys, |row| row.requests > 0 && (row.open > 0 || !open))
+                {
+                    row.requests -= 1;
+                    row.open = row.open.saturating_sub(u64::from(open));
+                }
+            }
+            Self::Arrival { received, key } => {
+                let key = u64::from(keys.class(key).0);
+                if let Some(row) = pulse.find(received, key, keys, |row| row.starts > 0) {
+                    row.starts -= 1;
+                }
+            }
+            Self::End { at, key, error } => {
+                let throttled = keys.traffic.get(key).code == Some(429);
+                let key = u64::from(keys.class(key).0);
+                if let Some(row) = pulse.find(at, key, keys, |row| row.ends > 0 && (row.errors > 0 || !error)) {
+                    row.ends -= 1;
+                    row.errors = row.errors.saturating_sub(u32::from(error));
+                    row.throttled = row.throttled.saturating_sub(u32::from(throttled));
+                }
+            }
+        }
+    }
 }
 
 /// The seams of several roll-ups, each with its first event's time.

@@ -426,6 +426,7 @@ impl Loader {
         }
         let is_apart = self.joints.0.len() > 1;
         let undone = std::mem::take(&mut self.joints).join(&mut self.part);
+        undone.iter().for_each(|undone| undone.take_back(&mut self.part));
         if is_apart {
             let Part { keys, span, traffic, pulse, facts, sources, extras, .. } = &mut self.part;
             let span = span.map_or(0, |(first, last)| last - first);
@@ -438,7 +439,6 @@ impl Loader {
             }
         }
         let mut rollup = self.part.finish();
-        undone.iter().for_each(|undone| rollup.take_back(undone));
         rollup.traffic.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
         rollup.extra.load.retain(|(_, _, row)| row.requests > 0 || !row.latency.is_empty());
         let opens = undone.iter().filter(|undone| matches!(undone, Undone::Start { open: true, .. })).count() as u64;

@@ -4,18 +4,18 @@ use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::{Calls, DeprecatedKey};
 use super::extras::ExtraTables;
-use super::keys::{Keys, LoadKey, OTHER};
+use super::keys::{Keys, OTHER};
 use super::notable::{self, Notable, once};
 use super::objects::{Object, ObjectKey};
 use super::rows::{Fact, Gaps, Pulse, SourceSet, Sources, Traffic};
-use super::seams::{Seams, Undone};
+use super::seams::Seams;
 use super::shared::Shared;
 use super::steps::StepWindow;
 use super::tiles::{Row, sorted};
 use crate::analysis::repeated::RepeatedIds;
 use crate::model::rollup::Field;
 use crate::model::symbols::Symbol;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::Micros;
 use std::sync::Arc;
 
 /// A finished roll-up. Rows of tiled tables are (start in seconds, key, values), sorted by time and by
@@ -154,44 +154,6 @@ impl Rollup {
         true
     }
 
-    /// Takes back what was counted, of the row that has it, or of that of all others.
-    pub(super) fn take_back(&mut self, undone: &Undone) {
-        let length = self.tile;
-        let tile = |at: Micros, length: i64| at.div_euclid(length * SECOND) * length;
-        let pulse_length = if length == 10 { 1 } else { length };
-        let pulse = |rollup: &mut Rollup, at: Micros, key: u32, take: &dyn Fn(&mut Pulse)| {
-            let key = u64::from(rollup.keys.class(key).0);
-            if let Some(row) = find(rollup.pulse.own(), tile(at, pulse_length), key) {
-                take(row);
-            }
-        };
-        match *undone {
-            Undone::Start { at, key, open } => {
-                let load = LoadKey::of(self.keys.traffic.get(key), &self.keys);
-                let load = self.keys.extra.loads.find(&load).map_or(super::tiles::OTHER_KEY, u64::from);
-                if let Some(row) = find(self.extra.load.own(), tile(at, length), load) {
-                    row.requests = row.requests.saturating_sub(1);
-                    row.open = row.open.saturating_sub(u64::from(open));
-                }
-                if let Some(row) = find(self.traffic.own(), tile(at, length), u64::from(key)) {
-                    row.requests = row.requests.saturating_sub(1);
-                    row.open = row.open.saturating_sub(u64::from(open));
-                }
-            }
-            Undone::Arrival { received, key } => {
-                pulse(self, received, key, &|row| row.starts = row.starts.saturating_sub(1));
-            }
-            Undone::End { at, key, error } => {
-                let throttled = self.keys.traffic.get(key).code == Some(429);
-                pulse(self, at, key, &|row| {
-                    row.ends = row.ends.saturating_sub(1);
-                    row.errors = row.errors.saturating_sub(u32::from(error));
-                    row.throttled = row.throttled.saturating_sub(u32::from(throttled));
-                });
-            }
-        }
-    }
-
     /// How many rows the tables of requests and clients have, in the order of [`crate::model::rollup::TABLES`].
     pub fn sizes(&self) -> [usize; 9] {
         [
@@ -308,13 +270,4 @@ fn pairs(keys: &Keys, counts: &[(Symbol, u32)]) -> String {
     let pairs: Vec<String> =
         counts.iter().map(|(source, count)| format!("{}={count}", keys.symbols.get(*source))).collect();
     pairs.join(";")
-}
-
-/// The row of a key in a tile, else that of all others.
-fn find<V>(rows: &mut [(i64, u64, V)], tile: i64, key: u64) -> Option<&mut V> {
-    let from = rows.partition_point(|(own, ..)| *own < tile);
-    let to = rows.partition_point(|(own, ..)| *own <= tile);
-    let of = |wanted: u64| (from..to).find(|place| rows[*place].1 == wanted);
-    let place = of(key).or_else(|| of(super::tiles::OTHER_KEY))?;
-    Some(&mut rows[place].2)
 }

@@ -287,6 +287,27 @@ impl<V: Row> Tiles<V> {
         self.closed[level].entry(at.div_euclid(length * SECOND) * length).or_default().another(key, keys)
     }
 
+    /// The first row of a key in the stored tile of `at` that is `wanted`, whatever the tile's length; else that of all
+    /// others.
+    pub fn find(&mut self, at: Micros, key: u64, keys: &Keys, wanted: impl Fn(&V) -> bool) -> Option<&mut V> {
+        for level in 0..self.closed.len() {
+            let length = self.scale.levels[level].0;
+            if let Some(rows) = self.closed[level].get_mut(&(at.div_euclid(length * SECOND) * length)) {
+                rows.settle(keys);
+            }
+        }
+        let of = |rows: &Rows<V>, key: u64| rows.rows.iter().position(|(own, row)| *own == key && wanted(row));
+        let place = [key, OTHER_KEY].into_iter().find_map(|key| {
+            (0..self.closed.len()).find_map(|level| {
+                let length = self.scale.levels[level].0;
+                let tile = at.div_euclid(length * SECOND) * length;
+                Some((level, tile, of(self.closed[level].get(&tile)?, key)?))
+            })
+        });
+        let (level, tile, place) = place?;
+        self.closed[level].get_mut(&tile).map(|rows| &mut rows.rows[place].1)
+    }
+
     /// Folds stored tiles of several roll-ups, as those of one are folded.
     pub fn refold(&mut self, span: Micros, keys: &Keys) {
         for (level, tiles) in self.closed.iter_mut().enumerate() {
