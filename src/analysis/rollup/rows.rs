@@ -306,6 +306,11 @@ fn smallest(counts: &[(Symbol, u32)], keys: &Keys) -> Vec<u64> {
 impl Row for Sources {
     fn merge(&mut self, other: Self, keys: &Keys) {
         self.requests += other.requests;
+        // As most rows of stored roll-ups are met.
+        if matches!(&self.set, SourceSet::Exact(counts) if counts.is_empty()) {
+            self.set = other.set;
+            return;
+        }
         let add = |a: Counts, b: Counts| {
             let mut sums = SourceSet::default();
             a.into_iter().chain(b).for_each(|(source, count)| sums.count(source, count));

@@ -44,12 +44,6 @@ impl<T> Shared<T> {
         Self { all: Arc::clone(&self.all), part: start + from..start + to.max(from) }
     }
 
-    /// The rows, to be changed: none where others have them too.
-    pub fn own(&mut self) -> &mut [T] {
-        let part = self.part.clone();
-        Arc::get_mut(&mut self.all).map_or(&mut [], |all| &mut all[part])
-    }
-
     /// Keeps some of the rows, where nobody else has them.
     pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
         if let Some(all) = Arc::get_mut(&mut self.all) {
@@ -74,13 +68,12 @@ mod tests {
     #[test]
     fn parts_share_what_they_are_parts_of() {
         let mut whole: Shared<u32> = vec![1, 2, 3, 4, 5].into();
-        whole.own()[0] = 9;
         let part = whole.between(1, 4);
         assert_eq!((&*part, &*part.between(1, 2), &*part.between(2, 99)), (&[2, 3, 4][..], &[3][..], &[4][..]));
         assert!(part.between(3, 1).is_empty());
         assert!(Arc::ptr_eq(&part.only(|_| true).all, &whole.all), "nothing is copied");
         assert_eq!(*part.only(|row| *row != 3), [2, 4]);
-        assert!(whole.own().is_empty(), "what others have too is not changed");
+        // What others have too is not changed.
         whole.retain(|_| false);
         assert_eq!(whole.len(), 5);
     }
