@@ -1,6 +1,8 @@
 //! Sources that an engine reads: they are rolled up before the command runs, which then reads the roll-up.
 
 use crate::cli::{Context, Error};
+#[cfg(feature = "engine")]
+use crate::inputs::engine::roll_up as rolled;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
@@ -33,7 +35,7 @@ pub fn through(
             "{first}: an engine reads this: name one (--engine sc://HOST:15002, docs/engine.md), or copy the files"
         )));
     };
-    groups.iter().map(|group| rolled(&choice, group, context)).collect()
+    rolled(&choice, &groups, context)
 }
 
 /// The sources of the command that an engine reads: those of each argument together, each once.
@@ -58,13 +60,8 @@ fn sources(matches: &ArgMatches, parser: &clap::Command) -> Vec<Vec<String>> {
     parser.get_positionals().map(&mut of).filter(|group| !group.is_empty()).collect()
 }
 
-#[cfg(feature = "engine")]
-fn rolled(choice: &crate::cli::EngineChoice, group: &[String], context: &mut Context<'_>) -> Result<Replaced, Error> {
-    crate::inputs::engine::roll_up(choice, group, context)
-}
-
 #[cfg(not(feature = "engine"))]
-fn rolled(_: &crate::cli::EngineChoice, _: &[String], _: &mut Context<'_>) -> Result<Replaced, Error> {
+fn rolled(_: &crate::cli::EngineChoice, _: &[Vec<String>], _: &mut Context<'_>) -> Result<Vec<Replaced>, Error> {
     Err(Error::Usage(
         "--engine: this plimsoll was built without the 'engine' feature; build it with --features engine \
          (docs/engine.md)"

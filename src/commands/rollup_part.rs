@@ -10,7 +10,7 @@ use crate::actions::rollup::write;
 use crate::cli::{Context, Error};
 use crate::inputs::manifest::{giving, manifest};
 use crate::inputs::rollup::roll_up;
-use crate::model::engine::{CHUNK_BYTES, UNPLACED, Unplaced, mirrored};
+use crate::model::engine::{CHUNK_BYTES, MIRROR, UNPLACED, Unplaced, mirrored};
 use crate::sources::find;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Arguments of `plimsoll rollup-part`.
 #[derive(Debug, clap::Args)]
@@ -26,8 +29,19 @@ pub struct Args {
     roots: String,
 }
 
+/// How long nobody may take a row. An engine that cancels a task may leave its program like that, for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether somebody did.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    // An engine that can't write all rows reports that, and not why.
+    roll_up_rows(args, context).inspect_err(|_| drop(io::copy(&mut io::stdin().lock(), &mut io::sink())))
+}
+
+fn roll_up_rows(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let not = |why: String| Error::Usage(format!("rollup-part is run by an engine's workers ({why})"));
     let decoded = BASE64_STANDARD.decode(&args.roots).map_err(|error| not(error.to_string()))?;
     let roots: Vec<String> = serde_json::from_slice(&decoded).map_err(|error| not(error.to_string()))?;
@@ -54,6 +68,35 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     spool.end(&mut context.io.out)?;
     spool.unplaced(&mut context.io.out).map_err(failed)
+}
+
+/// Ends the process where nobody takes its rows.
+struct Watched {
+    rows: Arc<AtomicU64>,
+}
+
+impl Watched {
+    fn begin() -> Self {
+        let rows = Arc::new(AtomicU64::new(0));
+        let seen = Arc::downgrade(&rows);
+        std::thread::spawn(move || {
+            let (mut last, mut since) = (0, Instant::now());
+            // As long as rows are written.
+            while let Some(rows) = seen.upgrade().map(|rows| rows.load(Ordering::Relaxed)) {
+                if rows != last {
+                    (last, since) = (rows, Instant::now());
+                } else if since.elapsed() > PATIENCE {
+                    std::process::exit(i32::from(Error::Partial.code()));
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        Self { rows }
+    }
+
+    fn row(&self) {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The lines of a part, as the files that they were in.
@@ -130,11 +173,14 @@ impl Spool {
         outcome.losses.iter_mut().for_each(|loss| (loss.line, loss.offset) = (0, 0));
         let folder = home.path().join("rollup");
         write(&folder, &manifest(&rollup, &streams, &outcome), &giving(&rollup), &[]).map_err(failed)?;
-        self.send(&folder, out).map_err(failed)
+        // Whatever becomes of this process, the lines are not needed any more.
+        std::fs::remove_dir_all(home.path().join(MIRROR)).map_err(failed)?;
+        let watched = Watched::begin();
+        self.send(&folder, &watched, out).map_err(failed)
     }
 
     /// Writes the files of a folder as rows.
-    fn send(&self, folder: &Path, out: &mut dyn Write) -> io::Result<()> {
+    fn send(&self, folder: &Path, watched: &Watched, out: &mut dyn Write) -> io::Result<()> {
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
         files.sort();
@@ -148,9 +194,10 @@ impl Spool {
                     break;
                 }
                 writeln!(out, "{}\t{name}\t{index}\t{}", self.part, BASE64_STANDARD.encode(&piece))?;
+                watched.row();
             }
         }
-        Ok(())
+        out.flush()
     }
 
     /// Writes what had no time.

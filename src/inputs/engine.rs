@@ -5,23 +5,21 @@ use super::rolled::join;
 use crate::actions::fresh::{self, Temporary};
 use crate::actions::rollup::write;
 use crate::cli::repeat::stop_signal;
-use crate::cli::{Context, EngineChoice, Error};
+use crate::cli::{Context, EngineChoice, Error, Progress};
 use crate::inputs::manifest::giving;
 use crate::model::engine::{CHUNK_BYTES, UNPLACED, Unplaced};
 use crate::model::input::{Loss, LossKind};
 use crate::model::problem::Problem;
 use crate::model::rollup::MANIFEST;
 use crate::model::stray::Days;
-use crate::model::units::{bytes, counted};
 use crate::sources::archive_names;
 use crate::sources::engine::{self, Engine, Row};
 use crate::sources::rolled::{Rolled, open};
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A roll-up among temporary files, which are removed with it.
 #[derive(Debug)]
@@ -29,34 +27,38 @@ pub struct EngineRollup {
     _home: Temporary,
 }
 
-/// Has an engine roll up the logs behind `roots`; from then on the roll-up stands for them.
-pub fn roll_up(choice: &EngineChoice, roots: &[String], context: &mut Context<'_>) -> Result<EngineRollup, Error> {
+/// Has an engine roll up the logs behind each of some groups of sources; from then on the roll-ups stand for them.
+pub fn roll_up(
+    choice: &EngineChoice,
+    groups: &[Vec<String>],
+    context: &mut Context<'_>,
+) -> Result<Vec<EngineRollup>, Error> {
+    let stop = stop_signal()?;
+    let rolled = groups.iter().map(|roots| roll_up_one(choice, roots, &stop, context)).collect();
+    // From here on nobody looks whether to stop: the next signal ends the program at once, as a second one does.
+    stop.store(true, Ordering::Relaxed);
+    rolled
+}
+
+fn roll_up_one(
+    choice: &EngineChoice,
+    roots: &[String],
+    stop: &AtomicBool,
+    context: &mut Context<'_>,
+) -> Result<EngineRollup, Error> {
     let failed = |error: std::io::Error| Error::Input(format!("--engine: {error}"));
     let home = Temporary::make("engine").map_err(failed)?;
     let program = match &choice.program {
         Some(program) => std::path::absolute(program).map_err(failed)?,
         None => std::env::current_exe().map_err(failed)?,
     };
-    let stop = stop_signal()?;
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    if context.settings.progress {
-        bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-        bar.enable_steady_tick(Duration::from_millis(100));
-    }
     let parts = home.path().join("parts");
     let mut unplaced: Vec<Unplaced> = Vec::new();
     let asked = Engine { url: &choice.url, program: &program, home: home.path() };
-    let result = engine::roll_up(
-        asked,
-        roots,
-        &stop,
-        |now| {
-            let read = bytes(now.bytes as f64);
-            bar.set_message(format!("{} of {} done, {read} read", now.done, counted(now.tasks, "task")));
-        },
-        |row| keep(&parts, row, &mut unplaced),
-    );
-    bar.finish_and_clear();
+    let progress = Progress::bytes(0, context.settings.progress);
+    let take = |row| keep(&parts, row, &mut unplaced);
+    let result = engine::roll_up(asked, &outermost(roots), stop, &progress, take);
+    progress.finish();
     result.map_err(Error::input)?;
     let rolled = manifests(&parts).map_err(failed)?.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>();
     let (rolled, mut lost) = without_stray(rolled.map_err(Error::input)?);
@@ -82,6 +84,16 @@ pub fn roll_up(choice: &EngineChoice, roots: &[String], context: &mut Context<'_
         archive_names::add(folder.clone(), root.clone());
     }
     Ok(EngineRollup { _home: home })
+}
+
+/// Sources without those that lie in another: what two name is read once.
+fn outermost(roots: &[String]) -> Vec<String> {
+    let plain = |root: &str| root.trim_end_matches('/').to_owned();
+    let is_in =
+        |root: &str, other: &str| plain(root).strip_prefix(&plain(other)).is_some_and(|below| below.starts_with('/'));
+    let is_first = |at: usize| !roots[..at].iter().any(|other| plain(other) == plain(&roots[at]));
+    let outer = |(at, root): &(usize, &String)| is_first(*at) && !roots.iter().any(|other| is_in(root, other));
+    roots.iter().enumerate().filter(outer).map(|(_, root)| root.clone()).collect()
 }
 
 /// Writes a row where it belongs. What comes from an engine names no other place.
@@ -143,4 +155,18 @@ fn without_stray(rolled: Vec<Rolled>) -> (Vec<Rolled>, Vec<Loss>) {
     };
     let lost = stray.iter().map(loss).collect();
     (rolled, lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_sources_name_is_read_once() {
+        let of = |roots: &[&str]| outermost(&roots.iter().map(|root| (*root).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["s3a://b/audit/", "s3a://b/audit/cp-1/", "s3a://b/audit/cp-1/a.log"]), ["s3a://b/audit/"]);
+        assert_eq!(of(&["s3a://b/audit", "s3a://b/audit-2", "s3a://b/"]), ["s3a://b/"]);
+        assert_eq!(of(&["s3a://b/audit", "s3a://b/audit-2"]), ["s3a://b/audit", "s3a://b/audit-2"]);
+        assert_eq!(of(&["s3a://b/audit", "s3a://b/audit/"]), ["s3a://b/audit"]);
+    }
 }

@@ -10,6 +10,9 @@ pub const CHUNK_BYTES: u64 = 512 << 10;
 /// What a row is called that is about lines without a time.
 pub const UNPLACED: &str = "unplaced";
 
+/// The folder that files of an engine are mirrored in.
+pub const MIRROR: &str = "from";
+
 /// Lines of a file in which no time was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unplaced {
@@ -40,7 +43,7 @@ pub fn mirrored(home: &Path, roots: &[String], file: &str) -> PathBuf {
     let above: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
     let above = &above[above.len().saturating_sub(ABOVE)..];
     let below = file.get(root.len()..).unwrap_or_default().split('/').filter(|name| !name.is_empty());
-    let mut path = home.join("from").join(number.to_string());
+    let mut path = home.join(MIRROR).join(number.to_string());
     for name in above.iter().copied().chain(below) {
         let name = decoded_path(name);
         let is_plain = Path::new(&*name).components().all(|part| matches!(part, Component::Normal(_)));

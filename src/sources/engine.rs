@@ -3,6 +3,7 @@
 //! the roll-ups come back as rows.
 
 use crate::model::problem::{Problem, ProblemKind};
+use crate::sources::watcher::Watcher;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -12,8 +13,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -40,14 +41,6 @@ pub struct Engine<'e> {
     pub home: &'e Path,
 }
 
-/// How far an engine is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    pub tasks: u64,
-    pub done: u64,
-    pub bytes: u64,
-}
-
 /// A row that a worker gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -60,12 +53,12 @@ pub struct Row {
     pub data: Vec<u8>,
 }
 
-/// Has the logs behind `roots` rolled up; `take` gets the rows in any order, `show` how far it is.
+/// Has the logs behind `roots` rolled up; `take` gets the rows in any order, `watcher` how much its workers have read.
 pub fn roll_up(
     engine: Engine<'_>,
     roots: &[String],
     stop: &AtomicBool,
-    mut show: impl FnMut(Progress),
+    watcher: &dyn Watcher,
     mut take: impl FnMut(Row) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let at = Address::of(engine.url)?;
@@ -87,43 +80,33 @@ pub fn roll_up(
         lines.load(Some(root)).create_or_replace_temp_view(view).map_err(|error| problem(&error).at(root))?;
     }
     let query = query(&views, &name, roots);
-    let (done, bytes, tasks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let counted = (Arc::clone(&done), Arc::clone(&bytes), Arc::clone(&tasks));
+    let bytes = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&bytes);
     session.register_progress_handler(move |progress| {
-        let sum = |of: fn(&spark_connect_proto::execute_plan_response::execution_progress::StageInfo) -> i64| {
-            progress.stages.iter().map(of).sum::<i64>().unsigned_abs()
-        };
-        counted.0.store(sum(|stage| stage.num_completed_tasks), Ordering::Relaxed);
-        counted.1.store(sum(|stage| stage.input_bytes_read), Ordering::Relaxed);
-        counted.2.store(sum(|stage| stage.num_tasks), Ordering::Relaxed);
+        let read = progress.stages.iter().map(|stage| stage.input_bytes_read.unsigned_abs()).sum();
+        counted.store(read, Ordering::Relaxed);
     });
     let (send, receive) = bounded(WAITING);
-    let failure = Arc::new(Mutex::new(None));
     let reader = {
-        let (session, failure) = (session.clone(), Arc::clone(&failure));
-        std::thread::spawn(move || {
-            if let Err(error) = fetch(&session, &query, &send) {
-                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            }
-        })
+        let session = session.clone();
+        std::thread::spawn(move || fetch(&session, &query, &send))
     };
-    let mut result = consume(&receive, stop, &mut take, || {
-        show(Progress {
-            tasks: tasks.load(Ordering::Relaxed),
-            done: done.load(Ordering::Relaxed),
-            bytes: bytes.load(Ordering::Relaxed),
-        });
+    let mut shown = 0;
+    let result = consume(&receive, stop, &mut take, || {
+        let read = bytes.load(Ordering::Relaxed);
+        watcher.read(read.saturating_sub(shown));
+        shown = shown.max(read);
     });
     if result.is_err() {
         // Nobody waits for the rest.
         drop(session.interrupt_all());
-        drop(receive);
     }
-    if reader.join().is_err() {
-        result = result.and(Err(Problem::damaged("the thread that read its answer ended early").at(&at.shown)));
-    }
-    let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let result = result.and(failure.map_or(Ok(()), |error| Err(here(*error))));
+    drop(receive);
+    let read = match reader.join() {
+        Ok(read) => read.map_err(|error| here(*error)),
+        Err(_) => Err(Problem::damaged("the thread that read its answer ended early").at(&at.shown)),
+    };
+    let result = result.and(read);
     drop(session.stop());
     result
 }
@@ -170,7 +153,8 @@ fn row(text: &str) -> Result<Row, Problem> {
 }
 
 /// The SQL: lines of one hour, of all files, go to one worker, in the order in which they stand in their file. By which
-/// column separator rows go to programs is a matter of the server; so a row is one text.
+/// column separator rows go to programs is a matter of the server; so a row is one text. Who fails reads all rows
+/// nevertheless: else Spark reports that it could not write them, and not why.
 fn query(views: &[String], program: &str, roots: &[String]) -> String {
     let lines: Vec<String> = views
         .iter()
@@ -185,8 +169,8 @@ fn query(views: &[String], program: &str, roots: &[String]) -> String {
     let roots = BASE64_STANDARD.encode(serde_json::to_vec(roots).unwrap_or_default());
     let command = format!(
         "if [ -n \"$SPARK_LOCAL_DIRS\" ]; then export TMPDIR=\"${{SPARK_LOCAL_DIRS%%,*}}\"; fi; \
-         for p in ./*/{program} ./{program}; do if [ -x \"$p\" ]; then exec \"$p\" rollup-part {roots}; fi; done; \
-         echo the program did not arrive >&2; exit 9"
+         for p in ./*/{program} ./{program}; do if [ -x \"$p\" ] && \"$p\" --version >/dev/null; then \
+         exec \"$p\" rollup-part {roots}; fi; done; echo the program does not run here >&2; cat >/dev/null; exit 9"
     );
     format!(
         "select transform(concat(part, char(9), file, char(9), line)) using '{command}' as (row string) from \
@@ -284,17 +268,14 @@ fn problem(error: &SparkError) -> Problem {
     let text = error.message();
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let (what, hint): (String, &'static str) = match error.grpc_code() {
-        _ if has(&["Subprocess exited", "Exec format error"]) => {
-            let why = text.split("Error: ").nth(1).unwrap_or(&text);
-            let hint = "the workers' platform may differ: name a program for theirs (--engine-program FILE)";
+        // Which of these is reported is a matter of which of Spark's threads was quicker.
+        _ if has(&["Subprocess exited", "Broken pipe", "Stream closed"]) => {
+            let why = text.split("Error: ").nth(1).unwrap_or("it ended before it had read its input");
+            let hint =
+                "see the worker's log; if its platform is another, name a program for it (--engine-program FILE)";
             let is_own = why.starts_with("plimsoll:");
             (format!("a worker's plimsoll failed: {}", first_line(why)), if is_own { "" } else { hint })
         }
-        // The program ended before it had read anything, and the rest is a matter of which thread was quicker.
-        _ if has(&["Broken pipe"]) => (
-            "a worker's plimsoll ended before it had read its input".to_owned(),
-            "the workers' platform may differ: name a program for theirs (--engine-program FILE)",
-        ),
         Some(UNAUTHENTICATED | PERMISSION_DENIED) => (first_line(&text), "check the token of --engine"),
         _ if has(&[
             "AccessDenied",

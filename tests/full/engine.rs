@@ -1,6 +1,8 @@
 //! Roll-ups by a real Apache Spark: a Spark Connect server with two workers, started by the test.
 
 use crate::support::{Ran, feed, folder, hermetic, plimsoll, root, sample_bytes, write};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,13 +10,17 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// One Spark at a time: each takes all of a small machine.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// A Spark Connect server with two workers of one core.
 struct Spark {
+    _alone: MutexGuard<'static, ()>,
     home: tempfile::TempDir,
     port: u16,
     child: Child,
@@ -23,6 +29,7 @@ struct Spark {
 impl Spark {
     #[track_caller]
     fn start(token: Option<&str>) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let home = folder();
         let site = root().join("target/engine-venv/lib");
         let python = fs::read_dir(&site).expect(".ci/setup --full engine installs Spark").next().unwrap().unwrap();
@@ -49,7 +56,7 @@ impl Spark {
         started.env("PATH", std::env::var_os("PATH").unwrap()).env("SPARK_HOME", home.path());
         started.env("SPARK_LOCAL_IP", "127.0.0.1");
         let child = started.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        let spark = Self { home, port, child };
+        let spark = Self { _alone: alone, home, port, child };
         let end = Instant::now() + Duration::from_secs(180);
         while !spark.log().contains("Registered executor") || TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < end, "Spark did not start: {}", spark.log());
@@ -60,6 +67,18 @@ impl Spark {
 
     fn url(&self) -> String {
         format!("sc://127.0.0.1:{}", self.port)
+    }
+
+    /// Its processes whose command line has this.
+    fn processes(&self, what: &str) -> Vec<String> {
+        let group = self.child.id().to_string();
+        let pids = Command::new("pgrep").args(["-g", &group, "-f", what]).output().unwrap().stdout;
+        String::from_utf8(pids).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Those of workers that roll up.
+    fn workers(&self) -> Vec<String> {
+        self.processes(" rollup-part ")
     }
 
     fn log(&self) -> String {
@@ -130,15 +149,9 @@ fn hours(home: &Path, count: usize) -> PathBuf {
             if place == 0 {
                 write(&to, &name, moved);
             } else {
-                let path = PathBuf::from(write(&to, &format!("{name}.gz"), ""));
-                let status =
-                    Command::new("sh").args(["-c", "gzip -c > \"$0\""]).arg(&path).stdin(Stdio::piped()).spawn().map(
-                        |mut child| {
-                            child.stdin.take().unwrap().write_all(moved.as_bytes()).unwrap();
-                            child.wait().unwrap()
-                        },
-                    );
-                assert!(status.unwrap().success());
+                let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+                packed.write_all(moved.as_bytes()).unwrap();
+                write(&to, &format!("{name}.gz"), packed.finish().unwrap());
             }
         }
     }
@@ -161,6 +174,15 @@ fn roll_ups_are_those_of_the_logs() {
     is_equal(&spark, &logs(home.path(), "drain", &[("audit.log", "audit.log.zst")]));
     // Several hours, rotated and packed, and what happens across them.
     is_equal(&spark, &hours(home.path(), 5));
+    // What two sources name is read once.
+    let twice = home.path().join("list-storm");
+    let (all, one) = (uri(&twice), uri(&twice.join("audit/apiserver-0/audit.log")));
+    let url = spark.url();
+    let answer = |sources: &[&str]| {
+        let words = [&["traffic"], sources, &["--by", "verb", "-o", "json", "--engine", &url]].concat();
+        plimsoll(&words).json(0)["totals"].take()
+    };
+    assert_eq!(answer(&[&all, &one]), answer(&[&all]));
     // Ten clusters, by partitions; a file that was copied, too.
     let fleet = home.path().join("fleet");
     let log = sample_bytes("controllers/audit/apiserver-0/audit.log.zst");
@@ -276,16 +298,6 @@ fn ended(child: Child) -> Ran {
     Ran { stdout: text(&output.stdout), stderr: text(&output.stderr), code: output.status.code() }
 }
 
-/// Processes of workers that roll up.
-fn workers() -> Vec<u32> {
-    let is_one = |entry: &fs::DirEntry| {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains("\0rollup-part\0")
-    };
-    let all = fs::read_dir("/proc").unwrap().flatten().filter(is_one);
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 fn waits_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
     while !is_there() {
@@ -311,19 +323,15 @@ fn faults_lose_nothing_and_are_explained() {
 
     // A worker's program is killed in the middle.
     let child = start(&to("killed"), &spark.url());
-    waits_for("a worker", || !workers().is_empty());
-    workers().iter().for_each(|pid| drop(Command::new("kill").args(["-9", &pid.to_string()]).status()));
+    waits_for("a worker", || !spark.workers().is_empty());
+    spark.workers().iter().for_each(|pid| drop(Command::new("kill").args(["-9", pid]).status()));
     ended(child).exits(0);
     assert_eq!(content(Path::new(&to("killed"))), content(&here));
 
     // A whole worker.
-    let executors = || {
-        let pids = Command::new("pgrep").args(["-f", "CoarseGrainedExecutorBackend"]).output().unwrap().stdout;
-        String::from_utf8(pids).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
-    };
     let child = start(&to("executor"), &spark.url());
-    waits_for("a worker", || !workers().is_empty());
-    let one = executors().first().unwrap().clone();
+    waits_for("a worker", || !spark.workers().is_empty());
+    let one = spark.processes("CoarseGrainedExecutorBackend").first().unwrap().clone();
     assert!(Command::new("kill").args(["-9", &one]).status().unwrap().success());
     ended(child).exits(0);
     assert_eq!(content(Path::new(&to("executor"))), content(&here));
@@ -331,7 +339,7 @@ fn faults_lose_nothing_and_are_explained() {
     // The connection is cut.
     let proxy = Proxy::to(spark.port);
     let child = start(&to("cut"), &format!("sc://127.0.0.1:{}", proxy.port));
-    waits_for("a worker", || !workers().is_empty());
+    waits_for("a worker", || !spark.workers().is_empty());
     proxy.cut.store(true, Ordering::Relaxed);
     let ran = ended(child);
     ran.did_not_panic();
@@ -342,11 +350,11 @@ fn faults_lose_nothing_and_are_explained() {
 
     // A person stops it: the workers end as well.
     let child = start(&to("stopped"), &spark.url());
-    waits_for("a worker", || !workers().is_empty());
+    waits_for("a worker", || !spark.workers().is_empty());
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let ran = ended(child);
     assert!(ran.exits(3).stderr.contains("stopped"), "{}", ran.stderr);
-    waits_for("the end of the workers", || workers().is_empty());
+    waits_for("the end of the workers", || spark.workers().is_empty());
     assert!(!Path::new(&to("stopped")).exists());
 
     // What is wrong, and what to do.
@@ -372,7 +380,7 @@ fn faults_lose_nothing_and_are_explained() {
 
     // The server ends in the middle.
     let child = start(&to("ended"), &url);
-    waits_for("a worker", || !workers().is_empty());
+    waits_for("a worker", || !spark.workers().is_empty());
     drop(spark);
     let ran = ended(child);
     assert!(ran.exits(3).stderr.contains("sc://127.0.0.1:"), "{}", ran.stderr);

@@ -80,7 +80,7 @@ pub fn find(arguments: &[String]) -> Captures {
             if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
                 continue;
             }
-            let Belonging { bundle, folder, .. } = bundles.belongs(&place, argument, from_folder);
+            let Belonging { cluster, folder, .. } = bundles.belongs(&place, argument, from_folder);
             let path = source.path.clone();
             let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name == "bundle.yaml" {
@@ -89,7 +89,6 @@ pub fn find(arguments: &[String]) -> Captures {
             let above = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let at =
                 [name, above].iter().find_map(|name| time_in(name)).or_else(|| modified(&place)).unwrap_or_default();
-            let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
             // What a person names one by one is one capture.
             let folder = if from_folder { folder } else { PathBuf::new() };
             match bytes(&mut source) {

@@ -88,8 +88,7 @@ pub fn find(arguments: &[String]) -> (Vec<Captured>, Vec<ObjectsError>) {
             match bytes(&mut source).and_then(|bytes| parse(&source.path, &bytes)) {
                 Ok(config) if config.is_empty() => {}
                 Ok(config) => {
-                    let Belonging { bundle, folder, .. } = bundles.belongs(&place, argument, true);
-                    let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
+                    let Belonging { cluster, folder, .. } = bundles.belongs(&place, argument, true);
                     let names =
                         folder.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy().into_owned());
                     let file = Path::new(&source.path).file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -64,8 +64,7 @@ pub fn find(arguments: &[String]) -> ProfileDiscovery {
                 }
                 continue;
             }
-            let Belonging { bundle, folder, instance, .. } = bundles.belongs(&place, argument, from_folder);
-            let cluster = bundle.map(|bundle| bundle.cluster).unwrap_or_default();
+            let Belonging { cluster, folder, instance, .. } = bundles.belongs(&place, argument, from_folder);
             if from_folder {
                 let new = || Group { cluster, instance, files: Vec::new() };
                 folders.entry(folder).or_insert_with(new).files.push(source);
