@@ -1,7 +1,5 @@
 //! The busiest ten seconds of each row: counts by second of arrival, in bounded memory.
 
-use std::collections::BTreeMap;
-
 /// The width of the window, in seconds.
 pub const WINDOW: i64 = 10;
 
@@ -11,17 +9,59 @@ const MAX_HELD: usize = 1 << 18;
 /// How far behind the newest second a count may still come in once there are too many to hold all.
 const GRACE: i64 = 180;
 
-/// The most that arrived in any window, of counts by second.
-pub fn busiest(arrivals: &BTreeMap<i64, u64>) -> u64 {
-    let (mut best, mut sum, mut from) = (0, 0, arrivals.iter().peekable());
+/// The most that arrived in any window, of counts by second, which ascend.
+pub fn busiest(arrivals: impl Iterator<Item = (i64, u64)> + Clone) -> u64 {
+    let (mut best, mut sum, mut from) = (0, 0, arrivals.clone().peekable());
     for (second, starts) in arrivals {
         sum += starts;
-        while let Some((_, gone)) = from.next_if(|(earlier, _)| second - **earlier >= WINDOW) {
+        while let Some((_, gone)) = from.next_if(|(earlier, _)| second - *earlier >= WINDOW) {
             sum -= gone;
         }
         best = best.max(sum);
     }
     best
+}
+
+/// How many requests arrived by second, added in nearly their order.
+#[derive(Debug, Clone, Default)]
+pub struct Arrivals {
+    /// Ascending, each second once, up to `settled`; behind that as they came.
+    seconds: Vec<(i64, u64)>,
+    settled: usize,
+}
+
+impl Arrivals {
+    /// Adds `count` requests of `second`.
+    #[inline]
+    pub fn add(&mut self, second: i64, count: u64) {
+        match self.seconds.last_mut() {
+            Some(last) if last.0 == second => last.1 += count,
+            _ => {
+                // Memory is that of the seconds, not of the calls.
+                if self.seconds.len() == self.seconds.capacity() && self.seconds.len() >= 2 * self.settled.max(64) {
+                    self.settle();
+                }
+                self.seconds.push((second, count));
+            }
+        }
+    }
+
+    /// Puts what came since the last time in its place. Runs in order cost one look, as they do in any merge sort.
+    fn settle(&mut self) {
+        self.seconds.sort_by_key(|(second, _)| *second);
+        self.seconds.dedup_by(|later, first| {
+            let is_one = later.0 == first.0;
+            first.1 += if is_one { later.1 } else { 0 };
+            is_one
+        });
+        self.settled = self.seconds.len();
+    }
+
+    /// Requests a second in the busiest ten seconds.
+    pub fn peak_rps(mut self) -> f64 {
+        self.settle();
+        busiest(self.seconds.iter().copied()) as f64 / WINDOW as f64
+    }
 }
 
 /// Counts requests by row and second of arrival, and knows the busiest window of each row.
@@ -169,6 +209,21 @@ mod tests {
         peaks.add(1, 0, 2);
         peaks.add(1, 10, 4);
         assert_eq!(peaks.finish(), [17, 7]);
+    }
+
+    #[test]
+    fn arrivals_in_any_order() {
+        let (mut seconds, mut counted) = (Arrivals::default(), std::collections::BTreeMap::new());
+        for n in 0..10_000_i64 {
+            // Now and then far back, and before 1970.
+            let second = if n % 7 == 0 { n * 7919 % 211 - 50 } else { n / 5 };
+            seconds.add(second, n as u64 % 3 + 1);
+            *counted.entry(second).or_default() += n as u64 % 3 + 1;
+        }
+        assert!(seconds.seconds.len() < 5_000, "{}", seconds.seconds.len());
+        let by_hand = |from: &i64| counted.range(*from..from + WINDOW).map(|(_, count)| count).sum::<u64>();
+        assert_eq!(seconds.peak_rps(), counted.keys().map(by_hand).max().unwrap() as f64 / 10.0);
+        assert_eq!(Arrivals::default().peak_rps(), 0.0);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub fn midpoint(bucket: u16) -> f64 {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// (bucket, count), ascending. Histograms are many, and most hold one or two.
+    /// One that is full (4,294,967,295) stays so.
     buckets: SmallVec<[(u16, u32); 2]>,
     /// The sum of all values.
     pub sum: u64,
@@ -53,7 +54,7 @@ impl Histogram {
             && let Some(there) = self.buckets.get_mut(usize::from(bucket.wrapping_sub(first)))
             && there.0 == bucket
         {
-            there.1 += count;
+            there.1 = there.1.saturating_add(count);
             return;
         }
         self.search_bucket(bucket, count);
@@ -62,7 +63,7 @@ impl Histogram {
     #[inline(never)]
     fn search_bucket(&mut self, bucket: u16, count: u32) {
         match self.buckets.binary_search_by_key(&bucket, |b| b.0) {
-            Ok(i) => self.buckets[i].1 += count,
+            Ok(i) => self.buckets[i].1 = self.buckets[i].1.saturating_add(count),
             Err(i) => {
                 if self.buckets.len() == self.buckets.capacity() {
                     // Rows are many and most stay small: grow by little.

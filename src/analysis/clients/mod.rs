@@ -234,7 +234,7 @@ impl<'r> Profile<'r> {
         if length >= 10 {
             return self.arrivals.values().copied().max().unwrap_or(0) as f64 / length as f64;
         }
-        busiest(&self.arrivals) as f64 / WINDOW as f64
+        busiest(self.arrivals.iter().map(|(second, starts)| (*second, *starts))) as f64 / WINDOW as f64
     }
 }
 

@@ -107,16 +107,14 @@ impl Rollup {
     }
 
     /// Requests by second of arrival, where they are held.
-    pub(in crate::analysis) fn timed(&self) -> Option<Vec<ArrivalCount>> {
+    pub(in crate::analysis) fn timed(&self) -> Option<impl Iterator<Item = ArrivalCount>> {
         let StepWindow { steps, bounds } = self.held.as_ref()?;
         let across = steps.across(*bounds).map(|long| {
             let second = |at: Micros| at.div_euclid(SECOND);
             let tile = second(long.start).div_euclid(10) * 10;
             ArrivalCount { tile, second: second(long.received), key: long.key, count: 1 }
         });
-        let mut all: Vec<_> = steps.arrivals(*bounds)?.collect();
-        all.extend(across);
-        Some(all)
+        Some(steps.arrivals(*bounds)?.chain(across))
     }
 
     /// Failed requests whose end is not in the window: errors, and 429.

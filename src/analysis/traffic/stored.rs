@@ -3,7 +3,7 @@
 use super::{Breakdown, Outcome, Query, Row, Stats};
 use crate::analysis::dims::{Dim, code_class};
 use crate::analysis::list_route::list_kind;
-use crate::analysis::peak::{WINDOW, busiest};
+use crate::analysis::peak::Arrivals;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::folds::Folds;
 use crate::analysis::rollup::read::{RequestKey, TrafficRow, What, Who};
@@ -13,7 +13,6 @@ use crate::analysis::traffic::OTHER;
 use crate::model::problem::Problem;
 use crate::model::time::{self, Micros, SECOND};
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
 
 /// Dimensions that a roll-up keeps.
 const KEPT: [Dim; 16] = [
@@ -87,7 +86,28 @@ type RowKey = (Option<Micros>, Vec<String>);
 struct Counted {
     stats: Stats,
     /// By second of arrival, where that is known.
-    arrivals: BTreeMap<i64, u64>,
+    arrivals: Arrivals,
+}
+
+/// The rows, in order of their first mention.
+#[derive(Default)]
+struct Rows {
+    all: Vec<(RowKey, Counted)>,
+    places: HashMap<RowKey, usize>,
+}
+
+impl Rows {
+    /// Where the row of a key stands.
+    fn place(&mut self, key: RowKey) -> usize {
+        *self.places.entry(key).or_insert_with_key(|key| {
+            self.all.push((key.clone(), Counted::default()));
+            self.all.len() - 1
+        })
+    }
+
+    fn at(&mut self, place: usize) -> &mut Counted {
+        &mut self.all[place].1
+    }
 }
 
 /// Breaks a roll-up of the query's time down; says what it would take where that can't be done.
@@ -110,9 +130,9 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
     }
     let subjects = rollup.subjects();
     let index = |second: i64| query.interval.map(|interval| (second * SECOND).div_euclid(interval) * interval);
-    let mut rows: BTreeMap<RowKey, Counted> = BTreeMap::new();
-    // Rows of one kind are many: what they are called is found out once.
-    let mut known: HashMap<(i64, u32), Option<RowKey>> = HashMap::new();
+    let mut rows = Rows::default();
+    // Rows of one kind are many: what they are called, and so where they count, is found out once.
+    let mut known: HashMap<(i64, u32), Option<usize>> = HashMap::new();
     let name = |tile: i64, asked: &RequestKey<'_>| {
         let (who, what) = subjects.get(asked.subject)?;
         let of = |dim: Dim| value(dim, *who, *what, (asked, tile), query);
@@ -122,19 +142,18 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
     // Only these two show one tile from another.
     let part = |tile: i64| if query.interval.is_some() || is_by_minute { tile } else { 0 };
     for row in rollup.traffic() {
-        let key = known.entry((part(row.tile), row.key)).or_insert_with(|| name(row.tile, &row));
-        let Some(key) = key else { continue };
-        let counted = match rows.get_mut(key) {
-            Some(counted) => counted,
-            None => rows.entry(key.clone()).or_default(),
-        };
-        add(&mut counted.stats, &row);
+        let place =
+            known.entry((part(row.tile), row.key)).or_insert_with(|| name(row.tile, &row).map(|key| rows.place(key)));
+        if let Some(place) = place {
+            add(&mut rows.at(*place).stats, &row);
+        }
     }
     // What was folded is of nobody; where some are asked for, it is left out.
     if query.filters.is_empty() {
         for (tile, stats) in rollup.others() {
             let key = (index(tile), vec![OTHER.to_owned(); query.by.len()]);
-            rows.entry(key).or_default().stats.merge(&stats);
+            let place = rows.place(key);
+            rows.at(place).stats.merge(&stats);
         }
     }
     let held = rollup.timed();
@@ -142,15 +161,15 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
     let is_fine = tile <= 10;
     let is_timed = is_held || is_fine && query.interval.is_none() && query.by.iter().all(|dim| is_timed(*dim));
     let are_timed = is_held || is_fine && query.filters.iter().all(|filter| self::is_timed(filter.dim));
-    let mut all: BTreeMap<i64, u64> = BTreeMap::new();
+    let mut all = Arrivals::default();
     if let Some(held) = held {
         for ArrivalCount { tile, second, key, count } in held {
-            let row = known.entry((part(tile), key)).or_insert_with(|| name(tile, &rollup.asked(key)));
-            let Some(row) = row else { continue };
-            *all.entry(second).or_default() += count;
-            if let Some(counted) = rows.get_mut(row) {
-                *counted.arrivals.entry(second).or_default() += count;
-            }
+            let place = known
+                .entry((part(tile), key))
+                .or_insert_with(|| name(tile, &rollup.asked(key)).map(|key| rows.place(key)));
+            let Some(place) = place else { continue };
+            all.add(second, count);
+            rows.at(*place).arrivals.add(second, count);
         }
     } else if are_timed {
         for (row, instance) in rollup.arrivals() {
@@ -166,10 +185,11 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
             if !is_wanted {
                 continue;
             }
-            *all.entry(row.second).or_default() += row.starts;
+            all.add(row.second, row.starts);
             if is_timed {
                 let key = (None, query.by.iter().map(|dim| of(*dim)).collect());
-                *rows.entry(key).or_default().arrivals.entry(row.second).or_default() += row.starts;
+                let place = rows.place(key);
+                rows.at(place).arrivals.add(row.second, row.starts);
             }
         }
     }
@@ -180,8 +200,9 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
         .is_empty()
         .then(|| rollup.arrivals().fold((0, 0), |sum, (row, _)| (sum.0 + row.failed.0, sum.1 + row.failed.1)));
     let mut folded = 0;
-    let mut list = Vec::with_capacity(rows.len());
-    for ((interval, dims), Counted { stats, arrivals }) in rows {
+    let mut list = Vec::with_capacity(rows.all.len());
+    rows.all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    for ((interval, dims), Counted { stats, arrivals }) in rows.all {
         total.merge(&stats);
         if stats.requests == 0 {
             continue;
@@ -189,7 +210,7 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
         if !dims.is_empty() && dims.iter().all(|dim| dim == OTHER) {
             folded += stats.requests;
         }
-        list.push(Row { interval, dims, stats, peak_rps: is_timed.then(|| peak(&arrivals)) });
+        list.push(Row { interval, dims, stats, peak_rps: is_timed.then(|| arrivals.peak_rps()) });
     }
     if let Some((errors, throttled)) = failed {
         let across = rollup.failed_across();
@@ -199,7 +220,7 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
             total.client_errors = refused.saturating_sub(total.throttled);
         }
     }
-    let peak_rps = are_timed.then(|| peak(&all));
+    let peak_rps = are_timed.then(|| all.peak_rps());
     Ok(Breakdown {
         rows: list,
         total: Row { interval: None, dims: Vec::new(), stats: total, peak_rps },
@@ -210,11 +231,6 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
         late_for_peak: 0,
         audit_ids: rollup.repeated_ids,
     })
-}
-
-/// The highest rate in ten seconds.
-fn peak(arrivals: &BTreeMap<i64, u64>) -> f64 {
-    busiest(arrivals) as f64 / WINDOW as f64
 }
 
 fn add(stats: &mut Stats, row: &TrafficRow<'_>) {

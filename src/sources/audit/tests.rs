@@ -36,9 +36,40 @@ fn compare(line: &[u8], memory: &mut Memory) -> bool {
         return true;
     }
     let slow = general::event(&members).unwrap();
+    // Nor does it write other keys: one between a body and the times counts as a part of the body, which is not walked.
+    if members.iter().any(|(name, _)| !KEYS.contains(&name)) {
+        let bodies = |event: &mut Event<'_>| (event.request_body, event.response_body) = (&[], &[]);
+        let mut slow = slow;
+        (bodies(&mut fast), bodies(&mut slow));
+        assert_eq!(fast, slow, "{text}");
+        return true;
+    }
     assert_eq!(fast, slow, "{text}");
     true
 }
+
+/// The keys of an event, as `audit/v1` has them.
+const KEYS: [&str; 19] = [
+    "kind",
+    "apiVersion",
+    "level",
+    "auditID",
+    "stage",
+    "requestURI",
+    "verb",
+    "user",
+    "impersonatedUser",
+    "sourceIPs",
+    "userAgent",
+    "objectRef",
+    "responseStatus",
+    "requestObject",
+    "responseObject",
+    "requestReceivedTimestamp",
+    "stageTimestamp",
+    "annotations",
+    "authenticationMetadata",
+];
 
 #[test]
 fn samples_are_read_alike_and_all_by_the_scanner() {
