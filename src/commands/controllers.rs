@@ -10,6 +10,7 @@ use crate::analysis::metrics::Retention;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, FailOn, MomentFlags, TimeFlags};
+use crate::inputs::captures;
 use crate::inputs::etcd::{self, newest};
 use crate::inputs::rollup::{self, Observe};
 use crate::inputs::selection::Selection;
@@ -21,7 +22,7 @@ use crate::model::question;
 use crate::model::registry::ObjectKey;
 use crate::model::time::Micros;
 use crate::sources::find;
-use crate::sources::objects::captures::{self, Captures};
+use crate::sources::objects::captures::Captures;
 use crate::sources::objects::read;
 use crate::sources::open::SourceError;
 use crate::sources::pages::PageFolder;
@@ -152,7 +153,7 @@ fn name(folder: &mut PageFolder) {
 /// Reads pods: of the last capture that has any, else of a database of etcd.
 fn objects(question: &question::Controllers, gathered: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
     let (sources, moment) = (&question.sources, question.at);
-    let Captures { mut captures, inputs, errors } = captures::find(sources);
+    let Captures { mut captures, inputs, errors } = captures::find(sources, context);
     for error in &errors {
         context.lost(error)?;
     }

@@ -17,6 +17,7 @@ use crate::sources::objects::captures::{self, Capture, Captures};
 use crate::sources::wanted::Wanted;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Arguments of `plimsoll upgrade`.
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if !has_calls {
         inputs.extend(of_objects);
     }
-    let old = old_objects(captures.iter().map(|capture| (capture.cluster.as_str(), &capture.objects)), to);
+    let old = old_objects(captures.iter().map(|capture| (capture.cluster.as_str(), &*capture.objects)), to);
     let namespaces = namespaces(captures);
     let calls = calls.iter().map(|call| (call, owners::of_user(&config, &namespaces, &call.user))).collect();
     let objects = old.iter().map(|own| (own, owners::of(&config, &namespaces, &own.namespace))).collect();
@@ -96,7 +97,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 /// Namespaces of captured objects; of several captures the first that has one.
 fn namespaces(captures: Vec<Capture>) -> BTreeMap<String, Namespace> {
     let mut all = BTreeMap::new();
-    for (name, namespace) in captures.into_iter().flat_map(|capture| capture.objects.namespaces) {
+    for (name, namespace) in captures.into_iter().flat_map(|capture| Arc::unwrap_or_clone(capture.objects).namespaces) {
         all.entry(name).or_insert(namespace);
     }
     all

@@ -23,7 +23,7 @@ use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error, give_back};
 use crate::inputs::breakdown::{Breaking, Broken};
 use crate::inputs::selection::Selection;
-use crate::inputs::{breakdown, etcd, pages, profiles, rollup, together};
+use crate::inputs::{breakdown, captures, etcd, pages, profiles, rollup, together};
 use crate::model::bundle::Bundle;
 use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade};
@@ -33,11 +33,11 @@ use crate::model::question::Bounds;
 use crate::model::time::{self, Micros, Span, together};
 use crate::model::units::duration;
 use crate::sources::audit::settle;
+use crate::sources::cgroup;
 use crate::sources::find;
 use crate::sources::found::Discovery;
 use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;
-use crate::sources::{cgroup, objects::captures};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ impl Load {
 
     /// Finds out what kinds of things a source holds; gives the bundle that it is or lies in. What can't be read is
     /// taken from the section about it.
-    fn look_into(&mut self, source: &String, context: &Context<'_>) -> Option<Bundle> {
+    fn look_into(&mut self, source: &String, context: &mut Context<'_>) -> Option<Bundle> {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);
         let memory = if Path::new(source).exists() {
@@ -196,7 +196,10 @@ impl Load {
             (Source::Etcd, !find::find(one, Wanted::Databases, context.io.now).databases.is_empty()),
             (Source::Cgroup, !memory.is_empty()),
             (Source::Heap, heaps > 0),
-            (Source::Objects, captures::find(one).captures.iter().any(|capture| !capture.objects.kinds.is_empty())),
+            (
+                Source::Objects,
+                captures::find(one, context).captures.iter().any(|capture| !capture.objects.kinds.is_empty()),
+            ),
         ];
         self.holders.extend(has.into_iter().filter(|(_, has)| *has).map(|(kind, _)| (kind, source.clone())));
         self.memory.extend(memory.into_iter().map(|series| (series.name, series.samples)));

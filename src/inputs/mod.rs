@@ -7,6 +7,7 @@ mod cached;
 #[cfg(not(feature = "history"))]
 #[path = "uncached.rs"]
 mod cached;
+pub mod captures;
 #[cfg(feature = "engine")]
 pub mod engine;
 pub mod etcd;

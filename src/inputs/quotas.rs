@@ -9,6 +9,7 @@ use crate::analysis::rollup::stored::Tables;
 use crate::cli::{Context, Error, KubeFlags, MomentFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
+use crate::inputs::captures;
 use crate::inputs::moment;
 use crate::inputs::rollup::{self, Observe};
 use crate::inputs::selection::Selection;
@@ -25,7 +26,7 @@ use crate::model::time::Micros;
 #[cfg(feature = "live")]
 use crate::model::units::counted;
 use crate::sources::find;
-use crate::sources::objects::captures::{self, Captures};
+use crate::sources::objects::captures::Captures;
 use std::sync::Arc;
 
 /// Where quotas, their usage and its history are read from.
@@ -83,7 +84,7 @@ pub struct Inputs {
     /// What is known of quotas.
     pub quotas: Quotas,
     /// The objects as they are now; empty where only series were read.
-    pub objects: Objects,
+    pub objects: Arc<Objects>,
     /// What quotas refused, where there are audit logs.
     pub refused: Refused,
     /// Whether there were audit logs.
@@ -285,7 +286,7 @@ fn files(
             Some(rollup::observe::<Refused>(found.streams, selection, context)?)
         }
     };
-    let Captures { mut captures, inputs: reported, errors } = captures::find(sources);
+    let Captures { mut captures, inputs: reported, errors } = captures::find(sources, context);
     for error in &errors {
         context.lost(error)?;
     }
@@ -383,7 +384,7 @@ fn live(
     });
     collector.objects(cluster.name(), context.io.now, &objects);
     context.notice(format!("read {} of {}", counted(records, "object"), cluster.name()))?;
-    inputs.objects = objects;
+    inputs.objects = Arc::new(objects);
     Ok(())
 }
 

@@ -28,6 +28,7 @@ use crate::sources::wanted::Wanted;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Samples as they are written.
@@ -264,7 +265,7 @@ impl<'a> Taker<'a> {
         let mut is_something = !found.captures.is_empty();
         for capture in found.captures {
             if self.is_new(&format!("objects {} {}", source[0], capture.cluster), capture.at) {
-                taken.objects(capture.objects, capture.at);
+                taken.objects(Arc::unwrap_or_clone(capture.objects), capture.at);
             }
         }
         let (found, failed) = usage::find(source);

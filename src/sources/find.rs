@@ -4,8 +4,8 @@
 use super::archive;
 use super::arguments::expand_for;
 use super::content::Content;
-use super::found::{Discovery, LogStream};
-use super::open::{Place, Source, SourceError, recognise};
+use super::found::{Discovery, LogStream, remembered};
+use super::open::{FileId, Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
 use super::wanted::Wanted;
 use crate::model::bundle::Bundle;
@@ -56,6 +56,10 @@ struct Named<'a> {
 /// Finds what is wanted behind `arguments`. What can't be used is reported beside what can. Pages from pipes
 /// and URLs are taken `now`.
 pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
+    remembered(arguments, wanted, || look(arguments, wanted, now))
+}
+
+fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     let mut found = Discovery::default();
     // (cluster, folder, family) → files: what belongs to one stream.
     let mut groups: BTreeMap<(String, PathBuf, String), Vec<(Source, String)>> = BTreeMap::new();
@@ -83,19 +87,19 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     }
     // What two arguments name is read once, and so is what a link stands for that lies there itself.
     let is_link = |file: &Place| matches!(file, Place::File(path) if path.is_symlink());
-    files.sort_by_key(|(_, file)| is_link(file));
+    files.sort_by_cached_key(|(_, file)| is_link(file));
     // Whether it was used, and is a log.
-    let mut taken: HashMap<PathBuf, (usize, usize)> = HashMap::new();
+    let mut taken: HashMap<FileId, (usize, usize)> = HashMap::new();
     for (number, file) in files {
         let Named { argument, from_folder, used, logs, .. } = &mut named[number];
         let (argument, from_folder) = (*argument, *from_folder);
-        let real = if let Place::File(path) = &file { path.canonicalize().ok() } else { None };
-        if let Some(&(was_used, was_log)) = real.as_ref().and_then(|real| taken.get(real)) {
+        let id = if let Place::File(path) = &file { FileId::of(path) } else { None };
+        if let Some(&(was_used, was_log)) = id.as_ref().and_then(|id| taken.get(id)) {
             (*used, *logs) = (*used + was_used, *logs + was_log);
             continue;
         }
-        if let Some(real) = &real {
-            taken.insert(real.clone(), (0, 0));
+        if let Some(id) = id {
+            taken.insert(id, (0, 0));
         }
         let source = match recognise(&file) {
             Ok(source) => source,
@@ -132,7 +136,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         }
         let is_log = !matches!(content, Content::Database | Content::Metrics | Content::Dump);
         (*used, *logs) = (*used + 1, *logs + usize::from(is_log));
-        taken.extend(real.map(|real| (real, (1, usize::from(is_log)))));
+        taken.extend(id.map(|id| (id, (1, usize::from(is_log)))));
         let Belonging { bundle, cluster, whole, family, instance, .. } =
             bundles.belongs(&source.place, argument, from_folder);
         found.bundle = found.bundle.take().or(bundle);
@@ -342,6 +346,8 @@ pub(super) struct Bundles {
     around: HashMap<PathBuf, Option<Bundle>>,
     /// Where arguments lie, in full.
     roots: HashMap<String, PathBuf>,
+    /// By argument and folder, as it was found: what files in it are part of.
+    folders: HashMap<(String, PathBuf), Belonging>,
 }
 
 /// What a file is part of.
@@ -379,10 +385,21 @@ impl Bundles {
             let folder = PathBuf::from(argument);
             return Belonging { whole: folder.clone(), folder, ..Belonging::default() };
         };
-        // In full, so that a bundle around a relative path is found.
-        let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
+        let key = (argument.to_owned(), path.parent().unwrap_or(Path::new("")).to_owned());
+        if let Some(known) = self.folders.get(&key) {
+            return Belonging { family, ..known.clone() };
+        }
+        let own = self.of_folder(&key.1, argument, from_folder);
+        self.folders.insert(key, own.clone());
+        Belonging { family, ..own }
+    }
+
+    /// What all files in a folder are part of.
+    fn of_folder(&mut self, folder: &Path, argument: &str, from_folder: bool) -> Belonging {
+        // In full, so that a bundle around a relative path is found.
+        let file = std::path::absolute(folder.join("file")).unwrap_or_else(|_| folder.join("file"));
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let root = match self.roots.get(argument) {
             Some(root) => root.clone(),
@@ -418,7 +435,7 @@ impl Bundles {
         let cluster = cluster.or_else(|| value_of(&folder, "cluster")).unwrap_or_default();
         let instance = value_of(&folder, "instance").unwrap_or(instance);
         let whole = whole.to_owned();
-        Belonging { bundle, cluster, folder, whole, family, instance }
+        Belonging { bundle, cluster, folder, whole, family: String::new(), instance }
     }
 }
 
@@ -483,6 +500,11 @@ mod tests {
             found.streams.iter().flat_map(|stream| &stream.files).map(|file| file.path.as_str()).collect();
         assert_eq!(files, [format!("{folder}/audit.log")]);
         assert!(found.errors.is_empty(), "{:?}", found.errors);
+        // Nor is it read twice under two names of its own.
+        std::fs::hard_link(home.path().join("audit.log"), home.path().join("kept.log")).unwrap();
+        let found = audit_logs(std::slice::from_ref(&folder));
+        assert_eq!(found.streams.iter().map(|stream| stream.files.len()).collect::<Vec<_>>(), [1]);
+        std::fs::remove_file(home.path().join("kept.log")).unwrap();
         // Named by itself, a link is the file.
         assert_eq!(audit_logs(&[format!("{folder}/latest.log")]).streams.len(), 1);
         // Of what is not wanted, a link makes nothing that is.

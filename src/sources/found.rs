@@ -6,6 +6,10 @@ use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::stray::KeptDays;
 use crate::model::time::Micros;
+use crate::sources::wanted::Wanted;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::marker::PhantomData;
 
 /// Files that make up one log, in order.
 #[derive(Debug)]
@@ -57,4 +61,94 @@ pub struct Discovery {
     pub without_logs: Vec<(String, usize)>,
     /// Inputs that could not be used.
     pub errors: Vec<SourceError>,
+}
+
+impl Discovery {
+    /// The same once more; `None` where something can be read only once, or where there is something to be reported.
+    pub(super) fn again(&self) -> Option<Self> {
+        if !self.errors.is_empty() {
+            return None;
+        }
+        let folders = |all: &[PageFolder]| all.iter().map(PageFolder::again).collect::<Option<Vec<_>>>();
+        Some(Self {
+            streams: self.streams.iter().map(LogStream::again).collect::<Option<_>>()?,
+            empty_logs: self.empty_logs.clone(),
+            pages: folders(&self.pages)?,
+            dumps: folders(&self.dumps)?,
+            rolled_to: self.rolled_to,
+            databases: self.databases.iter().map(Source::again).collect::<Option<_>>()?,
+            bundle: self.bundle.clone(),
+            other_files: self.other_files,
+            without_logs: self.without_logs.clone(),
+            errors: Vec::new(),
+        })
+    }
+}
+
+/// Arguments, what is wanted of them, and what was found.
+type Findings = HashMap<(Vec<String>, Wanted), Discovery>;
+
+thread_local! {
+    static REMEMBERED: RefCell<Option<Findings>> = const { RefCell::new(None) };
+}
+
+/// While it lives, its thread looks behind the same arguments once: a report asks fifty times, and answers for one
+/// moment. What was reported as unusable is looked at again each time.
+#[derive(Debug)]
+pub struct Remembering(PhantomData<*const ()>);
+
+impl Remembering {
+    /// Begins it.
+    pub fn begin() -> Self {
+        REMEMBERED.set(Some(Findings::default()));
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Remembering {
+    fn drop(&mut self) {
+        REMEMBERED.set(None);
+    }
+}
+
+/// What was found behind these arguments before, or what `look` finds.
+pub(super) fn remembered(arguments: &[String], wanted: Wanted, look: impl FnOnce() -> Discovery) -> Discovery {
+    let key = (arguments.to_vec(), wanted);
+    let known = REMEMBERED.with_borrow(|all| all.as_ref().and_then(|all| all.get(&key)?.again()));
+    known.unwrap_or_else(|| {
+        let found = look();
+        REMEMBERED.with_borrow_mut(|all| {
+            if let Some(all) = all
+                && let Some(own) = found.again()
+            {
+                all.insert(key, own);
+            }
+        });
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::find::find;
+
+    #[test]
+    fn what_was_found_is_remembered_for_one_report() {
+        let home = tempfile::tempdir().unwrap();
+        let page = |name: &str| std::fs::write(home.path().join(name), "# TYPE up gauge\nup 1\n").unwrap();
+        let folder = [home.path().display().to_string()];
+        let pages = || {
+            let found = find(&folder, Wanted::Pages, 0);
+            (found.pages.iter().map(|folder| folder.pages.len()).sum::<usize>(), found.errors.len())
+        };
+        let remembering = Remembering::begin();
+        assert_eq!(pages(), (0, 1), "nothing yet, which is said each time");
+        page("1795166249.txt");
+        assert_eq!([pages(), pages()], [(1, 0), (1, 0)]);
+        page("1795166279.txt");
+        assert_eq!(pages(), (1, 0));
+        drop(remembering);
+        assert_eq!(pages(), (2, 0));
+    }
 }

@@ -214,8 +214,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// What shows that a file is still the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
-    device: u64,
-    inode: u64,
+    file: FileId,
     bytes: u64,
     changed: SystemTime,
 }
@@ -228,19 +227,31 @@ fn identity(path: &Path) -> Option<Identity> {
     let meta = std::fs::metadata(path).ok()?;
     let changed = meta.modified().ok()?;
     let is_settled = SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED);
-    let (device, inode) = node(&meta);
-    (is_settled && meta.is_file()).then_some(Identity { device, inode, bytes: meta.len(), changed })
+    let file = FileId::of_metadata(&meta);
+    (is_settled && meta.is_file()).then_some(Identity { file, bytes: meta.len(), changed })
 }
 
-#[cfg(unix)]
-fn node(meta: &Metadata) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    (meta.dev(), meta.ino())
-}
+/// A file, by whatever names and links it is reached: its device and inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileId(u64, u64);
 
-#[cfg(not(unix))]
-fn node(_: &Metadata) -> (u64, u64) {
-    (0, 0)
+impl FileId {
+    /// That of a path; `None` where there is no file, or where the system has no such numbers.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let own = Self::of_metadata(&std::fs::metadata(path).ok()?);
+        (own != Self(0, 0)).then_some(own)
+    }
+
+    #[cfg(unix)]
+    fn of_metadata(meta: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self(meta.dev(), meta.ino())
+    }
+
+    #[cfg(not(unix))]
+    fn of_metadata(_: &Metadata) -> Self {
+        Self(0, 0)
+    }
 }
 
 /// Looks at the start of an input to determine what it holds; of a file that was looked at before and has not changed

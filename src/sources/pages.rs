@@ -72,6 +72,15 @@ pub struct PageFolder {
     pub pages: Vec<PageFile>,
 }
 
+impl PageFolder {
+    /// The same once more; `None` if a page can be read only once.
+    pub(super) fn again(&self) -> Option<Self> {
+        let page = |page: &PageFile| Some(PageFile { source: page.source.again()?, at: page.at, clock: page.clock });
+        let pages = self.pages.iter().map(page).collect::<Option<_>>()?;
+        Some(Self { cluster: self.cluster.clone(), instance: self.instance.clone(), pages })
+    }
+}
+
 /// When a file was written.
 pub(super) fn modified(path: &Path) -> Option<Micros> {
     let since = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;

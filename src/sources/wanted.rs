@@ -3,7 +3,7 @@
 use super::content::Content;
 
 /// What a command reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// Audit logs.
     Logs,

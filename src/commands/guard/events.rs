@@ -7,6 +7,7 @@ use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, is_of
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::commands::show;
+use crate::inputs::captures;
 use crate::inputs::etcd::removed::{self, Between};
 use crate::inputs::found;
 use crate::inputs::rollup;
@@ -15,7 +16,7 @@ use crate::model::question;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
 use crate::sources::alerts;
-use crate::sources::objects::captures::{self, Captures};
+use crate::sources::objects::captures::Captures;
 use crate::sources::wanted::Wanted;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -169,14 +170,14 @@ fn owners(
     if !question.owner_keys.is_empty() {
         config.owner_keys.clone_from(&question.owner_keys);
     }
-    let Captures { captures, errors, .. } = captures::find(&question.sources);
+    let Captures { captures, errors, .. } = captures::find(&question.sources, context);
     for error in &errors {
         context.lost(error)?;
     }
     for capture in captures {
-        let namespaces = capture.objects.namespaces;
+        let namespaces = &capture.objects.namespaces;
         for name in namespaces.keys() {
-            let owner = quota_owners::of(&config, &namespaces, name);
+            let owner = quota_owners::of(&config, namespaces, name);
             if !owner.is_empty() {
                 owners.entry(name.clone()).or_insert(owner);
             }

@@ -239,12 +239,16 @@ fn known(
 ) -> Result<(ClusterContext, Option<String>), Error> {
     let mut known = ClusterContext::default();
     for capture in captures::find(&args.sources).captures {
-        for (name, namespace) in capture.objects.namespaces {
+        for (name, namespace) in &capture.objects.namespaces {
             let object =
                 json!({"metadata": {"name": name, "labels": namespace.labels, "annotations": namespace.annotations}});
             known.namespaces.entry(name.clone()).or_insert_with(|| is_marked(&object, &terms.critical, false));
-            let target =
-                Target { resource: "namespaces".to_owned(), namespace: name.clone(), name, ..Target::default() };
+            let target = Target {
+                resource: "namespaces".to_owned(),
+                namespace: name.clone(),
+                name: name.clone(),
+                ..Target::default()
+            };
             known.objects.entry(target).or_insert_with(|| Old::of(&object, terms));
         }
     }

@@ -16,6 +16,7 @@ use crate::sources::objects::read;
 use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Arguments of `plimsoll guard webhooks`.
 #[derive(Debug, clap::Args)]
@@ -96,7 +97,7 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     let mut namespaces: Namespaces = captures.iter().flat_map(|capture| labels(&capture.objects)).collect();
     if let Some(capture) = captures.into_iter().rev().find(|capture| has(&capture.objects)) {
         "the given objects".clone_into(&mut input.source);
-        return Ok((capture.objects.webhooks, namespaces, input));
+        return Ok((Arc::unwrap_or_clone(capture.objects).webhooks, namespaces, input));
     }
     let wanted = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "namespaces"];
     let is_wanted = |key: &crate::model::registry::ObjectKey<'_>| wanted.contains(&key.resource);

@@ -13,12 +13,13 @@ use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
 use crate::inputs::etcd::opened::SharedDatabases;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
-use crate::inputs::{profiles, together};
+use crate::inputs::{captures, profiles, together};
 use crate::model::cause::Source;
 use crate::model::incident::{Incident, Own, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, Micros, Span};
+use crate::sources::found::Remembering;
 use crate::views::Format;
 use crate::views::incident as view;
 use sections::{Asks, Sections};
@@ -188,6 +189,8 @@ fn incident(
 ) -> Result<(Incident, Vec<(String, Kind)>), Error> {
     context.shared.replace(Some(Memo::default()));
     context.shared.replace(Some(profiles::Memo::default()));
+    context.shared.replace(Some(captures::Memo::default()));
+    let _remembering = Remembering::begin();
     SharedDatabases::begin(context);
     context.report_losses_once();
     keep_little();

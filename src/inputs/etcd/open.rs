@@ -238,7 +238,9 @@ impl Opened {
     /// The texts of keys of which only the hashes are known: the latest revision of each has it.
     pub(crate) fn names(&self, space: &Keyspace, hashes: &[u64], threads: usize) -> HashMap<u64, String> {
         let mut found = HashMap::new();
-        for hash in hashes {
+        // A look-up reads a leaf or two; of more keys than that is worth, the one pass over all leaves finds the names.
+        let few = if hashes.len() <= self.database.key_pages() / 4 { hashes } else { &[] };
+        for hash in few {
             let Some((key, _)) = space.get(*hash) else { continue };
             self.database.keys_of(key.latest, |text| {
                 if keyspace::hash(text) == *hash {
@@ -246,7 +248,7 @@ impl Opened {
                 }
             });
         }
-        // Where the order of keys is damaged, a second pass finds the rest.
+        // So it does where the order of keys is damaged.
         let wanted: HashSet<u64> =
             hashes.iter().copied().filter(|hash| !found.contains_key(hash) && space.get(*hash).is_some()).collect();
         if !wanted.is_empty() {

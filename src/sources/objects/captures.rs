@@ -12,6 +12,7 @@ use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// Bytes of a file that are read: the pods of a cluster with 35,000 are some 300 MB.
@@ -51,18 +52,18 @@ pub struct Capture {
     pub at: Micros,
     /// The folder that they lie in; of files that were named one by one, the first.
     pub path: String,
-    pub objects: Objects,
+    pub objects: Arc<Objects>,
 }
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Captures {
     /// By cluster and time.
     pub captures: Vec<Capture>,
     /// The files that were read.
     pub inputs: Vec<InputReport>,
     /// What can't be read.
-    pub errors: Vec<CaptureError>,
+    pub errors: Vec<Arc<CaptureError>>,
 }
 
 /// Finds and reads objects in the files and folders among `arguments`. A file that is named, but holds something else,
@@ -108,7 +109,7 @@ pub fn find(arguments: &[String]) -> Captures {
                                 CaptureError::Malformed { path, what }
                             };
                             let text = error.to_string();
-                            all.errors.push(error);
+                            all.errors.push(Arc::new(error));
                             (0, Some(text))
                         }
                     };
@@ -128,24 +129,26 @@ pub fn find(arguments: &[String]) -> Captures {
                         first_error,
                     });
                 }
-                Err(error) => all.errors.push(error),
+                Err(error) => all.errors.push(Arc::new(error)),
             }
         }
     }
     // Files that are named one by one carry times of their own: the latest is the capture's.
-    let mut named: BTreeMap<String, Capture> = BTreeMap::new();
+    let mut named: BTreeMap<String, (String, Micros, Objects)> = BTreeMap::new();
+    let capture = |cluster, at, path, mut objects: Objects| {
+        objects.settle();
+        Capture { cluster, at, path, objects: Arc::new(objects) }
+    };
     for ((cluster, folder, at), (path, objects)) in captures {
         if folder.as_os_str().is_empty() {
-            let capture =
-                named.entry(cluster.clone()).or_insert_with(|| Capture { cluster, path, ..Capture::default() });
-            capture.at = capture.at.max(at);
-            merge(&mut capture.objects, objects);
+            let (_, latest, all) = named.entry(cluster).or_insert_with(|| (path, at, Objects::default()));
+            *latest = at.max(*latest);
+            merge(all, objects);
         } else {
-            all.captures.push(Capture { cluster, at, path, objects });
+            all.captures.push(capture(cluster, at, path, objects));
         }
     }
-    all.captures.extend(named.into_values());
-    all.captures.iter_mut().for_each(|capture| capture.objects.settle());
+    all.captures.extend(named.into_iter().map(|(cluster, (path, at, objects))| capture(cluster, at, path, objects)));
     all.captures.sort_by(|a, b| (&a.cluster, a.at).cmp(&(&b.cluster, b.at)));
     all
 }
