@@ -51,7 +51,13 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let stored: u64 = written.tables.values().map(|table| table.bytes).sum();
     let read: u64 = outcome.inputs.iter().map(|input| input.bytes).sum();
     let events: u64 = outcome.coverage.iter().map(crate::model::input::Coverage::total).sum();
-    let share = if read > 0 { stored as f64 / read as f64 } else { 0.0 };
+    // What roll-ups were made of is not known here.
+    let is_of_logs = outcome.inputs.iter().all(|input| input.kind != "rollup");
+    let share = if is_of_logs && read > 0 {
+        format!(", {} of the input size", percent(stored as f64 / read as f64))
+    } else {
+        String::new()
+    };
     let report = Report {
         schema: "plimsoll.rollup-files/v1".to_owned(),
         inputs: outcome.inputs.clone(),
@@ -69,11 +75,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             ..Table::default()
         },
         lead: vec![format!(
-            "{} in tiles of {} s: {}, {} of the input size; {} describes them.",
+            "{} in tiles of {} s: {}{share}; {} describes them.",
             counted(events, "event"),
             manifest.tile_seconds,
             bytes(stored as f64),
-            percent(share),
             args.to.join(MANIFEST).display()
         )],
         ..Report::default()

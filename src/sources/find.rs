@@ -1,43 +1,18 @@
 //! From what a person names (a path, a folder, a glob, `-`, a URL) to what there is to read: files found
 //! and recognised, audit logs put together into streams, metrics pages by the folder they lie in.
 
-use super::archive;
 use super::arguments::expand_for;
+use super::belonging::{Belonging, Bundles, PLAIN_FOLDERS};
 use super::content::Content;
 use super::found::{Discovery, LogStream, remembered};
 use super::open::{FileId, Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
 use super::wanted::Wanted;
-use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::stray::{Days, KeptDays};
 use crate::model::time::Micros;
-use crate::model::uri::decoded_path;
-use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-
-/// Folder names that say what lies in them, not which apiserver wrote it.
-const PLAIN_FOLDERS: [&str; 17] = [
-    "apf",
-    "dumps",
-    "heap",
-    "heaps",
-    "pprof",
-    "profiles",
-    "audit",
-    "audits",
-    "log",
-    "logs",
-    "metrics",
-    "scrapes",
-    "apiserver",
-    "kube-apiserver",
-    "kubernetes",
-    "forms",
-    "damage",
-];
 
 /// Finds the audit logs behind `arguments`. What can't be used is reported beside what can.
 pub fn audit_logs(arguments: &[String]) -> Discovery {
@@ -62,7 +37,7 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
 fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     let mut found = Discovery::default();
     // (cluster, folder, family) → files: what belongs to one stream.
-    let mut groups: BTreeMap<(String, PathBuf, String), Vec<(Source, String)>> = BTreeMap::new();
+    let mut groups = Groups::new();
     let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     let mut dumps: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     // (cluster, instance, family) of files without content.
@@ -167,6 +142,7 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
             false => found.other_files += 1,
         }
     }
+    join_objects(&mut groups);
     empty.retain(|(_, _, family)| groups.keys().any(|(_, _, other)| other == family));
     found.empty_logs = empty.into_iter().map(|(cluster, instance, _)| (cluster, instance)).collect();
     let mut families: BTreeMap<(String, PathBuf), usize> = BTreeMap::new();
@@ -196,6 +172,34 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     set_stray_aside(&mut found);
     found.dumps = in_order(dumps);
     found
+}
+
+/// (cluster, folder, family) → files, and the instances that their folders name.
+type Groups = BTreeMap<(String, PathBuf, String), Vec<(Source, String)>>;
+
+/// Makes one log of the objects in partitions of a folder that are each called otherwise, as those of object stores
+/// are: what tells apiservers apart occurs in more than one partition.
+fn join_objects(groups: &mut Groups) {
+    // The families of each folder, and the partitions in which these occur.
+    type Families = Vec<(String, BTreeSet<PathBuf>)>;
+    let mut folders: BTreeMap<(String, PathBuf), Families> = BTreeMap::new();
+    for ((cluster, whole, family), files) in &*groups {
+        let within = |(file, _): &(Source, String)| match &file.place {
+            Place::File(path) => path.parent().map(Path::to_owned),
+            Place::Once(_) | Place::Url(_) => None,
+        };
+        let own = (family.clone(), files.iter().filter_map(within).collect());
+        folders.entry((cluster.clone(), whole.clone())).or_default().push(own);
+    }
+    for ((cluster, whole), families) in folders {
+        let all: BTreeSet<&PathBuf> = families.iter().flat_map(|(_, within)| within).collect();
+        if families.len() > 1 && all.len() > 1 && families.iter().all(|(_, within)| within.len() == 1) {
+            let mut take =
+                |family: String| groups.remove(&(cluster.clone(), whole.clone(), family)).unwrap_or_default();
+            let files = families.into_iter().flat_map(|(family, _)| take(family)).collect();
+            groups.insert((cluster.clone(), whole.clone(), String::new()), files);
+        }
+    }
 }
 
 /// Calls logs in folders `audit`, `audit-1` as the folders of metrics pages beside them are called, so that both are
@@ -340,146 +344,6 @@ pub fn day(found: &Discovery) -> Option<Micros> {
     Some(first.div_euclid(DAY) * DAY)
 }
 
-/// Bundles around folders, as far as these were looked at: a folder may have thousands of files.
-#[derive(Debug, Default)]
-pub(super) struct Bundles {
-    around: HashMap<PathBuf, Option<Bundle>>,
-    /// Where arguments lie, in full.
-    roots: HashMap<String, PathBuf>,
-    /// By argument and folder, as it was found: what files in it are part of.
-    folders: HashMap<(String, PathBuf), Belonging>,
-}
-
-/// What a file is part of.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Belonging {
-    /// The bundle around it.
-    pub bundle: Option<Bundle>,
-    /// The cluster that the bundle, or a folder `cluster=NAME`, names.
-    pub cluster: String,
-    /// The folder that it lies in.
-    pub folder: PathBuf,
-    /// That of all of its stream, above the folders of its partitions.
-    pub whole: PathBuf,
-    /// The family (name without what rotation adds) of its stream.
-    pub family: String,
-    /// The instance that its folder names.
-    pub instance: String,
-}
-
-impl Bundles {
-    /// The bundle that a folder is in, or is.
-    fn around(&mut self, folder: &Path) -> Option<Bundle> {
-        let read = || {
-            folder.ancestors().take(4).find_map(|above| {
-                let text = std::fs::read_to_string(above.join("bundle.yaml")).ok()?;
-                serde_yaml_ng::from_str(&text).ok()
-            })
-        };
-        self.around.entry(folder.to_owned()).or_insert_with(read).clone()
-    }
-
-    /// Derives them from a file's path.
-    pub(super) fn belongs(&mut self, place: &Place, argument: &str, from_folder: bool) -> Belonging {
-        let Place::File(path) = place else {
-            let folder = PathBuf::from(argument);
-            return Belonging { whole: folder.clone(), folder, ..Belonging::default() };
-        };
-        let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
-        let key = (argument.to_owned(), path.parent().unwrap_or(Path::new("")).to_owned());
-        if let Some(known) = self.folders.get(&key) {
-            return Belonging { family, ..known.clone() };
-        }
-        let own = self.of_folder(&key.1, argument, from_folder);
-        self.folders.insert(key, own.clone());
-        Belonging { family, ..own }
-    }
-
-    /// What all files in a folder are part of.
-    fn of_folder(&mut self, folder: &Path, argument: &str, from_folder: bool) -> Belonging {
-        // In full, so that a bundle around a relative path is found.
-        let file = std::path::absolute(folder.join("file")).unwrap_or_else(|_| folder.join("file"));
-        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-        let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let root = match self.roots.get(argument) {
-            Some(root) => root.clone(),
-            None => {
-                let root = std::path::absolute(archive::place(Path::new(argument))).unwrap_or_default();
-                self.roots.entry(argument.to_owned()).or_insert(root).clone()
-            }
-        };
-        let root: PathBuf = root.components().collect();
-        // Partitions of a log are no logs of their own, and no apiservers.
-        let mut whole = folder.as_path();
-        while is_partition(whole) && whole != root {
-            whole = whole.parent().unwrap_or(Path::new(""));
-        }
-        let below_root = from_folder && whole != root;
-        // What a folder is for says nothing of whose it is: `cp-1/audit` and `cp-1/metrics` are cp-1's.
-        let is_plain = |path: &Path| PLAIN_FOLDERS.contains(&name(path).as_str());
-        let mut owner = whole;
-        while below_root && is_plain(owner) && owner != root && !owner.join("bundle.yaml").exists() {
-            owner = owner.parent().unwrap_or(Path::new(""));
-        }
-        let is_owned = below_root && owner != whole && owner != root && !owner.join("bundle.yaml").exists();
-        let known_place = whole.parent().is_some_and(|above| PLAIN_FOLDERS.contains(&name(above).as_str()));
-        let instance = name(whole);
-        let is_instance = (below_root || known_place) && !PLAIN_FOLDERS.contains(&instance.as_str());
-        let instance = match (is_instance, is_owned) {
-            (true, _) => instance,
-            (false, true) => name(owner),
-            (false, false) => String::new(),
-        };
-        let bundle = self.around(&folder);
-        let cluster = bundle.as_ref().map(|bundle| bundle.cluster.clone()).filter(|name| !name.is_empty());
-        let cluster = cluster.or_else(|| value_of(&folder, "cluster")).unwrap_or_default();
-        let instance = value_of(&folder, "instance").unwrap_or(instance);
-        let whole = whole.to_owned();
-        Belonging { bundle, cluster, folder, whole, family: String::new(), instance }
-    }
-}
-
-/// Whether a folder holds a part of a log, as exports to object stores have them: `date=2026-11-20`, `2026/11/20/09`.
-fn is_partition(folder: &Path) -> bool {
-    static DATE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let pattern = "^20[0-9]{2}([-_]?(0[1-9]|1[0-2])([-_]?(0[1-9]|[12][0-9]|3[01])([-_T]?[012][0-9])?)?)?$";
-        Regex::new(pattern).ok()
-    });
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    if name.split_once('=').is_some_and(|(key, _)| !key.is_empty()) {
-        return true;
-    }
-    let is_short = name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_digit());
-    DATE.as_ref().is_some_and(|date| date.is_match(&name)) || is_short && folder.parent().is_some_and(is_partition)
-}
-
-/// What a folder `KEY=VALUE` around a file says, as in a URL.
-fn value_of(folder: &Path, key: &str) -> Option<String> {
-    let names = folder.ancestors().filter_map(|above| above.file_name()?.to_str());
-    let value = names.filter_map(|name| name.split_once('=')).find(|(own, _)| *own == key)?.1;
-    (value != NO_VALUE).then(|| decoded_path(value).into_owned())
-}
-
-/// How Hive calls a partition without a value.
-const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
-
-/// A log's name without what rotation and packing add to it.
-pub(super) fn family(name: &str) -> String {
-    static ROTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it.
-        let pattern = r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+(\.[0-9]+)?) | (\.(gz|zst|zstd))$
-            | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$";
-        Regex::new(pattern).ok()
-    });
-    match &*ROTATION {
-        Some(rotation) => {
-            let stem = rotation.replace_all(name, "");
-            stem.strip_suffix(".log").unwrap_or(&stem).to_owned()
-        }
-        None => name.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -513,38 +377,30 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_of_one_log() {
-        let belongs = |path: &str| {
-            let own = Bundles::default().belongs(&Place::File(PathBuf::from(path)), "/exports", true);
-            (own.cluster, own.whole.display().to_string(), own.instance)
+    fn objects_of_a_store_are_one_log_whatever_they_are_called() {
+        let home = tempfile::tempdir().unwrap();
+        let event = |minute: u32| {
+            format!(
+                r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a{minute}","stage":"ResponseComplete","requestURI":"/api","verb":"get","user":{{}},"stageTimestamp":"2026-11-20T09:{minute:02}:00.000000Z"}}"#
+            )
         };
-        let is = |cluster: &str, folder: &str, instance: &str| (cluster.into(), folder.into(), instance.into());
-        // As Firehose writes them, and as Hive reads them.
-        assert_eq!(belongs("/exports/2026/11/20/09/a.gz"), is("", "/exports", ""));
-        assert_eq!(belongs("/exports/cp-1/2026-11-20/a.gz"), is("", "/exports/cp-1", "cp-1"));
-        assert_eq!(belongs("/exports/cluster=eu%2F1/instance=cp-2/date=2026-11-20/a"), is("eu/1", "/exports", "cp-2"));
-        assert_eq!(
-            belongs("/exports/cluster=__HIVE_DEFAULT_PARTITION__/cp-2/a"),
-            is("", "/exports/cluster=__HIVE_DEFAULT_PARTITION__/cp-2", "cp-2")
-        );
-        // Numbers alone are apiservers, too.
-        assert_eq!(belongs("/exports/01/audit.log"), is("", "/exports/01", "01"));
-    }
-
-    #[test]
-    fn rotated_files_are_one_family() {
-        for name in [
-            "audit.log",
-            "audit.log.gz",
-            "audit-2026-11-20T09-37-56.438.log",
-            "audit-2026-11-20T09-37-56.438.log.zst",
-            "audit.log.1",
-            "audit.log.12.gz",
-            "audit.log-20261120",
-            "audit.log-20261120.gz",
-        ] {
-            assert_eq!(family(name), "audit", "{name}");
-        }
-        assert_ne!(family("audit-master-0.log"), family("audit-master-1.log"));
+        let write = |name: &str, minute: u32| {
+            let path = home.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, event(minute) + "\n").unwrap();
+        };
+        write("one/2026/11/20/08/objectXkq2.log", 1);
+        write("one/2026/11/20/09/objectPz9a.log", 2);
+        write("one/2026/11/20/09/objectQw3b.log", 3);
+        write("two/2026/11/20/08/cp-1.log", 4);
+        write("two/2026/11/20/08/cp-2.log", 5);
+        write("two/2026/11/20/09/cp-1.log", 6);
+        write("two/2026/11/20/09/cp-2.log", 7);
+        let streams = |folder: &str| {
+            let found = audit_logs(&[home.path().join(folder).display().to_string()]);
+            found.streams.into_iter().map(|own| (own.stream.instance, own.files.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(streams("one"), [(String::new(), 3)]);
+        assert_eq!(streams("two"), [("cp-1".to_owned(), 2), ("cp-2".to_owned(), 2)]);
     }
 }

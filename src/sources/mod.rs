@@ -14,6 +14,7 @@ pub mod archive;
 pub mod archive_names;
 pub mod arguments;
 pub mod audit;
+mod belonging;
 pub mod budget;
 #[cfg(feature = "history")]
 pub mod cache;

@@ -3,8 +3,8 @@
 use super::Profile;
 use crate::model::time::Micros;
 use crate::sources::arguments::expand;
+use crate::sources::belonging::{Belonging, Bundles};
 use crate::sources::content::Content;
-use crate::sources::find::{Belonging, Bundles};
 use crate::sources::open::{Packing, Place, Source, SourceError, recognise};
 use crate::sources::pages::{modified, time_in};
 use crate::sources::wanted::Wanted;

@@ -6,8 +6,9 @@ use super::read_at::read_at;
 use super::tail::{Body, Tail, packing};
 use super::{Follower, open_file};
 use crate::model::time::Micros;
+use crate::sources::belonging::{Belonging, Bundles, family};
 use crate::sources::open::{self, Packing, Place};
-use crate::sources::{arguments, content, find};
+use crate::sources::{arguments, content};
 use std::fs::File;
 use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
@@ -108,7 +109,7 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
 
 /// The log that a file belongs to, by its name.
 pub(super) fn family_of(path: &Path) -> String {
-    find::family(&path.file_name().unwrap_or_default().to_string_lossy())
+    family(&path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// What is in a folder but for hidden files.
@@ -313,8 +314,8 @@ impl Follower {
         let under = self.growing.iter().find(|argument| path.starts_with(argument)).cloned();
         let from_folder = under.is_some();
         let place = Place::File(path.to_owned());
-        let find::Belonging { cluster, whole: folder, family, mut instance, .. } =
-            find::Bundles::default().belongs(&place, &under.unwrap_or_default(), from_folder);
+        let Belonging { cluster, whole: folder, family, mut instance, .. } =
+            Bundles::default().belongs(&place, &under.unwrap_or_default(), from_folder);
         if let Some(at) = self.streams.iter().position(|s| s.folder == folder && s.family == family) {
             return at;
         }
