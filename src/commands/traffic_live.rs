@@ -14,7 +14,7 @@ use crate::sources::arguments::is_url;
 use crate::sources::find;
 #[cfg(feature = "live")]
 use crate::sources::live::Cluster;
-use crate::sources::pages::{PageFile, PagesRead, read_page};
+use crate::sources::pages::{PageBuffer, PageFile, PagesRead, read_page};
 use crate::sources::wanted::Wanted;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -134,11 +134,11 @@ impl<'a> Live<'a> {
                 );
             }
         }
-        let mut bytes = Vec::new();
+        let mut buffer = PageBuffer::default();
         for (instance, page) in pages {
             let fold = self.folds.entry(instance).or_insert_with(|| Folding::new(kept));
             let mut read = PagesRead::default();
-            read_page(page, &mut bytes, fold, &mut read, &());
+            read_page(page, &mut buffer, fold, &mut read, &());
             for input in read.inputs {
                 let known = self.inputs.entry(input.path.clone()).or_insert_with(|| InputReport {
                     bytes: 0,

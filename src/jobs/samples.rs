@@ -22,7 +22,7 @@ use crate::sources::find;
 use crate::sources::objects::captures;
 use crate::sources::objects::usage::{self, PodUsage};
 use crate::sources::open::SourceError;
-use crate::sources::pages::{PageFile, PageWorker, PagesRead, read_page};
+use crate::sources::pages::{PageBuffer, PageFile, PageWorker, PagesRead, read_page};
 use crate::sources::store::{Store, StoreError};
 use crate::sources::wanted::Wanted;
 use serde::{Deserialize, Serialize};
@@ -310,7 +310,7 @@ impl<'a> Taker<'a> {
         let since = jiff::Timestamp::now().as_microsecond() - self.raw_pages;
         pages.sort_by(|a, b| (a.page.at, &a.instance).cmp(&(b.page.at, &b.instance)));
         let mut worker = Worker::default();
-        let mut bytes = Vec::new();
+        let mut buffer = PageBuffer::default();
         let mut round: Vec<Scrape> = Vec::new();
         let mut unknown: HashSet<String> = HashSet::new();
         for Page { instance, page } in pages {
@@ -320,12 +320,12 @@ impl<'a> Taker<'a> {
             worker.instance.clone_from(&instance);
             let mut read = PagesRead::default();
             let path = page.source.path.clone();
-            read_page(page, &mut bytes, &mut worker, &mut read, &());
+            read_page(page, &mut buffer, &mut worker, &mut read, &());
             errors.extend(read.losses.iter().map(ToString::to_string));
             match worker.scrape.take() {
                 Some(scrape) => {
                     if self.raw_pages > 0 && scrape.at >= since {
-                        let (instance, body) = (instance.clone(), bytes.clone());
+                        let (instance, body) = (instance.clone(), buffer.text().to_vec());
                         taken.pages.push(RawPage { instance, at: scrape.at, body });
                     }
                     match self.state.rates.take(&scrape) {

@@ -7,12 +7,18 @@ use crate::model::sample::Sample;
 use crate::model::time::{self, Micros, SECOND};
 use crate::sources::watcher::Watcher;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Mutex;
+use zstd::bulk::Decompressor;
+use zstd::zstd_safe::get_frame_content_size;
 
 /// A page may not be longer.
 const LONGEST_PAGE: u64 = 1 << 30;
+
+/// A page that is packed with Zstandard is unpacked at once if it is not longer, as nearly all are.
+const AT_ONCE: u64 = 64 << 20;
 
 /// How the time of a page is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,9 +186,9 @@ pub fn read<W: PageWorker>(
             let Some((number, folder)) = next else { return };
             let mut worker = make(&folder);
             let mut read = PagesRead::default();
-            let mut bytes = Vec::new();
+            let mut buffer = PageBuffer::default();
             for page in folder.pages {
-                read_page(page, &mut bytes, &mut worker, &mut read, watcher);
+                read_page(page, &mut buffer, &mut worker, &mut read, watcher);
             }
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, worker, read));
         }
@@ -205,10 +211,58 @@ pub fn read<W: PageWorker>(
     (workers, all)
 }
 
-/// Reads one page into `bytes`, and gives it to `worker`.
+/// What one page after the other is read into.
+#[derive(Default)]
+pub struct PageBuffer {
+    text: Vec<u8>,
+    packed: Vec<u8>,
+    unpacker: Option<Decompressor<'static>>,
+}
+
+impl std::fmt::Debug for PageBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes of a page", self.text.len())
+    }
+}
+
+impl PageBuffer {
+    /// The page that was read last, unpacked.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Reads a page; in an error, how far it could be read remains.
+    fn fill(&mut self, source: &mut Source) -> Result<(), String> {
+        self.text.clear();
+        if source.packing == Packing::Zstd
+            && let Place::File(path) = &source.place
+            && self.unpack_at_once(path).is_some()
+        {
+            return Ok(());
+        }
+        self.text.clear();
+        let reader = source.reader().map_err(|error| error.to_string())?;
+        reader.take(LONGEST_PAGE).read_to_end(&mut self.text).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Unpacks a page that says how long it is, without a window of its own: that would be memory that the system has
+    /// to clear for each page. `None` where it does not say so, or anything else is odd.
+    fn unpack_at_once(&mut self, path: &Path) -> Option<()> {
+        self.packed.clear();
+        File::open(path).ok()?.take(AT_ONCE).read_to_end(&mut self.packed).ok()?;
+        let length = get_frame_content_size(&self.packed).ok()?.filter(|length| *length <= AT_ONCE)?;
+        self.text.reserve(usize::try_from(length).ok()?);
+        if self.unpacker.is_none() {
+            self.unpacker = Decompressor::new().ok();
+        }
+        self.unpacker.as_mut()?.decompress_to_buffer(&self.packed, &mut self.text).ok().map(drop)
+    }
+}
+
+/// Reads one page into `buffer`, and gives it to `worker`.
 pub fn read_page(
     mut page: PageFile,
-    bytes: &mut Vec<u8>,
+    buffer: &mut PageBuffer,
     worker: &mut impl PageWorker,
     read: &mut PagesRead,
     watcher: &impl Watcher,
@@ -220,11 +274,8 @@ pub fn read_page(
             losses.entry(kind).or_insert_with(|| Loss { kind, path: path.clone(), line, offset, count: 0, detail });
         loss.count += 1;
     };
-    bytes.clear();
-    let result = match page.source.reader() {
-        Ok(reader) => reader.take(LONGEST_PAGE).read_to_end(bytes).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
+    let result = buffer.fill(&mut page.source);
+    let bytes = buffer.text.as_slice();
     let damaged = result.is_err();
     if let Err(detail) = result {
         let kind = if page.source.packing == Packing::None { LossKind::Io } else { LossKind::Damaged };
@@ -307,5 +358,39 @@ mod tests {
         for name in ["metrics.txt", "10-0-0-12.txt", "page-1.txt", "123456789.txt", "v1.36.txt"] {
             assert_eq!(time_in(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn pages_are_unpacked_whatever_their_frames_say() {
+        use std::io::Write;
+        let home = tempfile::tempdir().unwrap();
+        let page: Vec<u8> = (0..20_000).flat_map(|n| format!("up{{n=\"{n}\"}} {n}\n").into_bytes()).collect();
+        let with_length = zstd::bulk::compress(&page, 3).unwrap();
+        let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.write_all(&page).unwrap();
+        let without_length = encoder.finish().unwrap();
+        assert_eq!(get_frame_content_size(&with_length).ok().flatten(), Some(page.len() as u64));
+        assert_eq!(get_frame_content_size(&without_length).ok().flatten(), None);
+        let twice = [with_length.clone(), with_length.clone()].concat();
+        let cut = with_length[..with_length.len() / 2].to_vec();
+        // The first frame is not all of it.
+        let mut first = zstd::bulk::compress(&[b'\n'; 70_000], 3).unwrap();
+        first.extend_from_slice(&with_length);
+        let mut buffer = PageBuffer::default();
+        let mut read = |name: &str, bytes: &[u8]| {
+            let path = home.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let mut source = super::super::open::recognise(&Place::File(path)).unwrap();
+            let result = buffer.fill(&mut source);
+            (buffer.text().to_vec(), result.is_ok())
+        };
+        assert_eq!(read("a.zst", &with_length), (page.clone(), true));
+        assert_eq!(read("b.zst", &without_length), (page.clone(), true));
+        assert_eq!(read("c.zst", &twice), ([page.clone(), page.clone()].concat(), true));
+        let (text, is_whole) = read("d.zst", &cut);
+        assert!(!is_whole && page.starts_with(&text), "{} bytes", text.len());
+        let (text, is_whole) = read("e.zst", &first);
+        assert!(is_whole && text.ends_with(&page) && text.len() == 70_000 + page.len());
+        assert_eq!(read("f.zst", &with_length), (page, true), "after one that was damaged");
     }
 }

@@ -18,7 +18,7 @@ use crate::model::report::Severity;
 use crate::model::time::{Micros, Span, together};
 use crate::sources::cgroup;
 use crate::sources::find;
-use crate::sources::pages::{PageFile, PagesRead, read_page};
+use crate::sources::pages::{PageBuffer, PageFile, PagesRead, read_page};
 use crate::sources::wanted::Wanted;
 use crate::views::tui::Course;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Growing {
             .or_insert_with(|| Folding::new(Retention::Incident));
         let mut read = PagesRead::default();
         // What is wrong with a page is taken from the commands that read it.
-        read_page(PageFile::read(instance.to_owned(), at, body), &mut Vec::new(), folding, &mut read, &());
+        read_page(PageFile::read(instance.to_owned(), at, body), &mut PageBuffer::default(), folding, &mut read, &());
         self.span = together(self.span, Some((at, at)));
     }
 
