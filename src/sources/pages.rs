@@ -8,7 +8,7 @@ use crate::model::time::{self, Micros, SECOND};
 use crate::sources::watcher::Watcher;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Mutex;
 use zstd::bulk::Decompressor;
@@ -232,7 +232,7 @@ impl PageBuffer {
     }
 
     /// Reads a page; in an error, how far it could be read remains.
-    fn fill(&mut self, source: &mut Source) -> Result<(), String> {
+    fn fill(&mut self, source: &mut Source) -> io::Result<()> {
         self.text.clear();
         if source.packing == Packing::Zstd
             && let Place::File(path) = &source.place
@@ -241,8 +241,8 @@ impl PageBuffer {
             return Ok(());
         }
         self.text.clear();
-        let reader = source.reader().map_err(|error| error.to_string())?;
-        reader.take(LONGEST_PAGE).read_to_end(&mut self.text).map(drop).map_err(|error| error.to_string())
+        let reader = source.reader().map_err(|error| io::Error::other(error.to_string()))?;
+        reader.take(LONGEST_PAGE).read_to_end(&mut self.text).map(drop)
     }
 
     /// Unpacks a page that says how long it is, without a window of its own: that would be memory that the system has
@@ -274,7 +274,7 @@ pub fn read_page(
             losses.entry(kind).or_insert_with(|| Loss { kind, path: path.clone(), line, offset, count: 0, detail });
         loss.count += 1;
     };
-    let result = buffer.fill(&mut page.source);
+    let result = buffer.fill(&mut page.source).map_err(|error| error.to_string());
     let bytes = buffer.text.as_slice();
     let damaged = result.is_err();
     if let Err(detail) = result {
