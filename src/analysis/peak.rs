@@ -9,9 +9,9 @@ const MAX_HELD: usize = 1 << 18;
 /// How far behind the newest second a count may still come in once there are too many to hold all.
 const GRACE: i64 = 180;
 
-/// The most that arrived in any window, of counts by second, which ascend.
-pub fn busiest(arrivals: impl Iterator<Item = (i64, u64)> + Clone) -> u64 {
-    let (mut best, mut sum, mut from) = (0, 0, arrivals.clone().peekable());
+/// Requests a second in the busiest window, of counts by second, which ascend.
+pub fn peak_rps(arrivals: impl Iterator<Item = (i64, u64)> + Clone) -> f64 {
+    let (mut best, mut sum, mut from) = (0_u64, 0, arrivals.clone().peekable());
     for (second, starts) in arrivals {
         sum += starts;
         while let Some((_, gone)) = from.next_if(|(earlier, _)| second - *earlier >= WINDOW) {
@@ -19,7 +19,7 @@ pub fn busiest(arrivals: impl Iterator<Item = (i64, u64)> + Clone) -> u64 {
         }
         best = best.max(sum);
     }
-    best
+    best as f64 / WINDOW as f64
 }
 
 /// How many requests arrived by second, added in nearly their order.
@@ -57,10 +57,10 @@ impl Arrivals {
         self.settled = self.seconds.len();
     }
 
-    /// Requests a second in the busiest ten seconds.
+    /// Requests a second in the busiest window.
     pub fn peak_rps(mut self) -> f64 {
         self.settle();
-        busiest(self.seconds.iter().copied()) as f64 / WINDOW as f64
+        peak_rps(self.seconds.iter().copied())
     }
 }
 

@@ -30,15 +30,9 @@ pub(super) const PLAIN_FOLDERS: [&str; 17] = [
     "damage",
 ];
 
-/// Bundles around folders, as far as these were looked at: a folder may have thousands of files.
+/// What files are part of, by argument and folder, as far as these were looked at: folders may have thousands of files.
 #[derive(Debug, Default)]
-pub(super) struct Bundles {
-    around: HashMap<PathBuf, Option<Bundle>>,
-    /// Where arguments lie, in full.
-    roots: HashMap<String, PathBuf>,
-    /// By argument and folder, as it was found: what files in it are part of.
-    folders: HashMap<(String, PathBuf), Belonging>,
-}
+pub(super) struct Bundles(HashMap<(String, PathBuf), Belonging>);
 
 /// What a file is part of.
 #[derive(Debug, Clone, Default)]
@@ -58,17 +52,6 @@ pub(super) struct Belonging {
 }
 
 impl Bundles {
-    /// The bundle that a folder is in, or is.
-    fn around(&mut self, folder: &Path) -> Option<Bundle> {
-        let read = || {
-            folder.ancestors().take(4).find_map(|above| {
-                let text = std::fs::read_to_string(above.join("bundle.yaml")).ok()?;
-                serde_yaml_ng::from_str(&text).ok()
-            })
-        };
-        self.around.entry(folder.to_owned()).or_insert_with(read).clone()
-    }
-
     /// Derives them from a file's path.
     pub(super) fn belongs(&mut self, place: &Place, argument: &str, from_folder: bool) -> Belonging {
         let Place::File(path) = place else {
@@ -77,27 +60,20 @@ impl Bundles {
         };
         let family = family(&path.file_name().unwrap_or_default().to_string_lossy());
         let key = (argument.to_owned(), path.parent().unwrap_or(Path::new("")).to_owned());
-        if let Some(known) = self.folders.get(&key) {
-            return Belonging { family, ..known.clone() };
-        }
-        let own = self.of_folder(&key.1, argument, from_folder);
-        self.folders.insert(key, own.clone());
-        Belonging { family, ..own }
+        let own =
+            self.0.entry(key).or_insert_with_key(|(_, folder)| Belonging::of_folder(folder, argument, from_folder));
+        Belonging { family, ..own.clone() }
     }
+}
 
+impl Belonging {
     /// What all files in a folder are part of.
-    fn of_folder(&mut self, folder: &Path, argument: &str, from_folder: bool) -> Belonging {
+    fn of_folder(folder: &Path, argument: &str, from_folder: bool) -> Self {
         // In full, so that a bundle around a relative path is found.
         let file = std::path::absolute(folder.join("file")).unwrap_or_else(|_| folder.join("file"));
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let root = match self.roots.get(argument) {
-            Some(root) => root.clone(),
-            None => {
-                let root = std::path::absolute(archive::place(Path::new(argument))).unwrap_or_default();
-                self.roots.entry(argument.to_owned()).or_insert(root).clone()
-            }
-        };
+        let root = std::path::absolute(archive::place(Path::new(argument))).unwrap_or_default();
         let root: PathBuf = root.components().collect();
         // Partitions of a log are no logs of their own, and no apiservers.
         let mut whole = folder.as_path();
@@ -120,13 +96,21 @@ impl Bundles {
             (false, true) => name(owner),
             (false, false) => String::new(),
         };
-        let bundle = self.around(&folder);
+        let bundle = bundle_around(&folder);
         let cluster = bundle.as_ref().map(|bundle| bundle.cluster.clone()).filter(|name| !name.is_empty());
         let cluster = cluster.or_else(|| value_of(&folder, "cluster")).unwrap_or_default();
         let instance = value_of(&folder, "instance").unwrap_or(instance);
         let whole = whole.to_owned();
-        Belonging { bundle, cluster, folder, whole, family: String::new(), instance }
+        Self { bundle, cluster, folder, whole, family: String::new(), instance }
     }
+}
+
+/// The bundle that a folder is in, or is.
+fn bundle_around(folder: &Path) -> Option<Bundle> {
+    folder.ancestors().take(4).find_map(|above| {
+        let text = std::fs::read_to_string(above.join("bundle.yaml")).ok()?;
+        serde_yaml_ng::from_str(&text).ok()
+    })
 }
 
 /// Whether a folder holds a part of a log, as exports to object stores have them: `date=2026-11-20`, `2026/11/20/09`.
@@ -153,7 +137,7 @@ fn value_of(folder: &Path, key: &str) -> Option<String> {
 /// How Hive calls a partition without a value.
 const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// A log's name without what rotation and packing add to it.
+/// A log's name without what rotation, packing and exports to object stores add to it.
 pub(super) fn family(name: &str) -> String {
     static ROTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it.

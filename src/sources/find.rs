@@ -36,7 +36,6 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
 
 fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     let mut found = Discovery::default();
-    // (cluster, folder, family) → files: what belongs to one stream.
     let mut groups = Groups::new();
     let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
     let mut dumps: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
@@ -174,7 +173,7 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     found
 }
 
-/// (cluster, folder, family) → files, and the instances that their folders name.
+/// (cluster, folder, family) → files, and the instances that their folders name: what belongs to one stream.
 type Groups = BTreeMap<(String, PathBuf, String), Vec<(Source, String)>>;
 
 /// Makes one log of the objects in partitions of a folder that are each called otherwise, as those of object stores

@@ -12,7 +12,7 @@ pub mod sizes;
 pub mod watch_cache;
 
 use super::list_route::{Minor, Route, route};
-use super::peak::{WINDOW, busiest};
+use super::peak::peak_rps;
 use super::rollup::Rollup;
 use super::rollup::read::{Addresses, ClientRow, DeprecatedRow, ObjectRow, PulseRow, TrafficRow, What, Who};
 use super::rollup::{AlternationRow, Fact, Op, WritesRow};
@@ -234,7 +234,7 @@ impl<'r> Profile<'r> {
         if length >= 10 {
             return self.arrivals.values().copied().max().unwrap_or(0) as f64 / length as f64;
         }
-        busiest(self.arrivals.iter().map(|(second, starts)| (*second, *starts))) as f64 / WINDOW as f64
+        peak_rps(self.arrivals.iter().map(|(second, starts)| (*second, *starts)))
     }
 }
 
