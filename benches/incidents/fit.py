@@ -2,7 +2,7 @@
 """Fits the weights of the judge's features: src/analysis/judge/weights.rs.
 
     cargo bench --bench incidents -- features --half fitted > composed.csv
-    benches/incidents/captured/score.py --features benches/incidents/captured/*.tar.zst > captured.csv
+    benches/incidents/captured/score.py --features --forms bundle,loose,audit,metrics,writes benches/incidents/captured/*.tar.zst > captured.csv
     benches/incidents/fit.py composed.csv --captured captured.csv            # rewrites the table of weights
     benches/incidents/fit.py composed.csv --captured captured.csv --dry      # leaves it
     benches/incidents/fit.py composed.csv --captured captured.csv --leave-one-out
@@ -10,7 +10,7 @@
 For each kind of cause a logistic regression over all candidates of that kind in all episodes that were found: is it
 the cause, or not? The weights in prior.csv are what we would have chosen by reason. A Gaussian prior around them keeps
 weights where the cases say nothing, and no weight changes its sign: what speaks for a cause never comes to speak against it.
-What people read is the confidence of the first cause, and that is what has to be right: a candidate that is not the first
+The weight of no_reads is fitted to the others, on logs without reads. What people read is the confidence of the first cause, and that is what has to be right: a candidate that is not the first
 of its episode counts as REST, and who is the first is found by fitting ROUNDS times.
 A candidate of a capture counts as much as CAPTURED of the composed cases, which are many and of one kind of mind.
 --leave-one-out fits once for each capture without it, and says which cause is then the first in it. Needs numpy and scipy. The result depends on the features alone.
@@ -46,6 +46,11 @@ CAPTURED = 4.0
 # A window in which nothing happened, and nobody asks for more, has no cause: of each kind so many examples of that.
 NOTHING = {"flat": 1.0}
 NOTHING_WEIGHT = 10.0
+# And no cause is likelier than 22 % of it, however rarely the cases show that.
+HIGHEST_OF_NOTHING = -1.3
+TOO_HIGH = 500.0
+# The feature of audit logs whose policy leaves out reads, and the form of input that has it.
+BLIND, BLIND_FORM = "no_reads", "writes"
 BINS = 10
 REST = 0.2
 ROUNDS = 5
@@ -72,7 +77,35 @@ def matrix(rows, names):
 
 
 def fit(prior, candidates):
-    """Weights by kind."""
+    """Weights by kind: those of logs without reads last, since who asks for much is not seen in these."""
+    whole = [own for own in candidates if own["form"] != BLIND_FORM]
+    weights = fit_rounds({kind: {k: v for k, v in own.items() if k != BLIND} for kind, own in prior.items()}, whole)
+    blind = [own for own in candidates if own["form"] == BLIND_FORM]
+    best = {own["key"] for _, own in firsts(weights, blind).values()}
+    for kind, own in weights.items():
+        if BLIND in prior[kind]:
+            own[BLIND] = fit_blind(prior[kind][BLIND], own, [row for row in blind if row["kind"] == kind], best)
+    return weights
+
+
+def fit_blind(start, weights, rows, best):
+    """What is added to the odds of all candidates of a kind where the log has no reads; never more than nothing."""
+    if not rows:
+        return start
+    odds = matrix(rows, list(weights)) @ numpy.array(list(weights.values()))
+    y = numpy.array([own["is_right"] for own in rows])
+    weight = numpy.array([own["weight"] * (1.0 if own["key"] in best else REST) for own in rows])
+
+    def loss(w):
+        all_odds = odds + w[0]
+        p = 1 / (1 + numpy.exp(-all_odds))
+        value = (weight * (numpy.logaddexp(0, all_odds) - y * all_odds)).sum() + 0.5 * ((w[0] - start) / SPREAD) ** 2
+        return value, numpy.array([(weight * (p - y)).sum() + (w[0] - start) / SPREAD**2])
+
+    return minimize(loss, [start], jac=True, bounds=[(None, 0)], method="L-BFGS-B").x[0]
+
+
+def fit_rounds(prior, candidates):
     weights = fit_once(prior, candidates, {own["key"]: own["weight"] for own in candidates})
     for _ in range(1, ROUNDS):
         first = {own["key"] for _, own in firsts(weights, candidates).values()}
@@ -103,7 +136,9 @@ def fit_once(prior, candidates, weight_of):
             odds = x @ w
             value = (weight * (numpy.logaddexp(0, odds) - y * odds)).sum() + 0.5 * (((w - start) / spread) ** 2).sum()
             p = 1 / (1 + numpy.exp(-odds))
-            return value, x.T @ (weight * (p - y)) + (w - start) / spread**2
+            above = max(odds[-1] - HIGHEST_OF_NOTHING, 0.0)
+            slope = x.T @ (weight * (p - y)) + (w - start) / spread**2
+            return value + TOO_HIGH * above**2, slope + 2 * TOO_HIGH * above * x[-1]
 
         bounds = [(None, HIGHEST_BIAS) if name == "bias" else (0, None) if w > 0 else (None, 0) for name, w in zip(names, start)]
         fitted[kind] = dict(zip(names, minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x))

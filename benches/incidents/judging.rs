@@ -2,8 +2,9 @@
 
 use crate::truth::{Grade, Ready};
 use plimsoll::analysis::judge::candidates::{Candidate, Operation};
-use plimsoll::analysis::judge::requests::Class;
+use plimsoll::analysis::judge::requests::{Axes, Class, Row};
 use plimsoll::analysis::judge::{self, Requests};
+use plimsoll::model::cause::Source;
 use plimsoll::model::episode;
 use plimsoll::model::time::{Micros, SECOND};
 
@@ -11,19 +12,44 @@ use plimsoll::model::time::{Micros, SECOND};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Input {
     Audit,
+    /// Audit logs that hold writes only.
+    Writes,
     Metrics,
     All,
 }
 
 impl Input {
-    pub const ALL: [Self; 3] = [Self::Audit, Self::Metrics, Self::All];
+    pub const ALL: [Self; 4] = [Self::Audit, Self::Writes, Self::Metrics, Self::All];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Audit => "audit",
+            Self::Writes => "writes",
             Self::Metrics => "metrics",
             Self::All => "all",
         }
+    }
+}
+
+/// Of an audit log what it holds where the policy leaves out reads.
+struct Writes<'a>(&'a dyn Requests);
+
+impl Requests for Writes<'_> {
+    fn source(&self) -> Source {
+        self.0.source()
+    }
+
+    fn axes(&self) -> &Axes {
+        self.0.axes()
+    }
+
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        let is_write: Vec<bool> = self.kinds().iter().map(|kind| Class::of(kind) == Class::Write).collect();
+        self.0.each(&mut |row| {
+            if is_write[row.kind] {
+                take(row);
+            }
+        });
     }
 }
 
@@ -66,13 +92,13 @@ impl Judge {
     }
 
     pub fn judge(self, ready: &Ready, input: Input) -> Vec<Found> {
-        let mut requests: Vec<&dyn Requests> = Vec::new();
-        if input != Input::Metrics {
-            requests.push(&ready.audit);
-        }
-        if input != Input::Audit {
-            requests.push(&ready.metrics);
-        }
+        let writes = Writes(&ready.audit);
+        let requests: Vec<&dyn Requests> = match input {
+            Input::Audit => vec![&ready.audit],
+            Input::Writes => vec![&writes],
+            Input::Metrics => vec![&ready.metrics],
+            Input::All => vec![&ready.audit, &ready.metrics],
+        };
         match self {
             Self::Own => own(&requests, ready, input),
             Self::Quiet => Vec::new(),
@@ -92,7 +118,7 @@ fn own(requests: &[&dyn Requests], ready: &Ready, input: Input) -> Vec<Found> {
     // Operations are in audit logs.
     let of_logs = case.operations.iter().filter(|own| input != Input::Metrics && own.0 < case.span);
     let operations: Vec<Operation> = of_logs.map(operation).collect();
-    let vitals = (input != Input::Audit).then_some(&ready.metrics.vitals);
+    let vitals = matches!(input, Input::Metrics | Input::All).then_some(&ready.metrics.vitals);
     let judged = judge::judge(&judge::Input { requests, vitals, operations: &operations, given: &[] });
     let found = |own: judge::Episode| Found {
         from: own.from,

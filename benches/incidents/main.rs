@@ -61,7 +61,7 @@ impl Options {
                     let value = value()?;
                     own.inputs = Input::ALL.into_iter().filter(|input| input.name() == value).collect();
                     if own.inputs.is_empty() {
-                        return Err(format!("--form is audit, metrics or all, not {value}"));
+                        return Err(format!("--form is audit, writes, metrics or all, not {value}"));
                     }
                 }
                 "--bench" => {}

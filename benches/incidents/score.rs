@@ -85,7 +85,7 @@ pub fn is_kind(truth: &Truth, kind: &str, input: Input) -> bool {
     let is_grown = input == Input::Metrics && kind == "request-surge";
     kind == truth.kind
         || match truth.kind {
-            "memory" => kind == "relist-storm" && (input == Input::Audit || !truth.has_cgroups),
+            "memory" => kind == "relist-storm" && (matches!(input, Input::Audit | Input::Writes) || !truth.has_cgroups),
             "client-surge" => {
                 is_grown || input == Input::Metrics && kind == "expensive-lists" && truth.variant == "list"
             }
@@ -111,7 +111,7 @@ fn score(seed: u64, judge: Judge, inputs: &[Input]) -> Vec<Result> {
         let mut result =
             Result { hours: ready.case.span / 3600.0, is_quiet: ready.truths.is_empty(), seconds, ..Result::default() };
         let tile = if *input == Input::Metrics { 0.0 } else { crate::audit::tile_of(ready.case.span) };
-        let page = if *input == Input::Audit { 0.0 } else { ready.case.pages.every };
+        let page = if matches!(input, Input::Audit | Input::Writes) { 0.0 } else { ready.case.pages.every };
         for (truth, pair) in ready.truths.iter().zip(&of) {
             let length = (truth.to - truth.from) as f64 / SECOND as f64;
             let slack = ((length / 10.0).max(10.0).max(tile).max(page) * SECOND as f64) as Micros;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Scores a judge on captures of which the truth is known.
 
-    score.py [--program plimsoll] [--forms bundle,loose,audit,metrics] [--json | --features] CAPTURE...
+    score.py [--program plimsoll] [--forms bundle,loose,audit,metrics,writes] [--json | --features] CAPTURE...
 
 CAPTURE is a folder or a .tar.zst with a truth.json. Each is given as a bundle, as loose files without bundle.yaml, as
-audit logs alone and as metrics pages alone. The program is called as `PROGRAM report SOURCE -o json` and answers with
+audit logs alone and as metrics pages alone; `writes` (not by default) are audit logs whose policy leaves out reads. The program is called as `PROGRAM report SOURCE -o json` and answers with
 `episodes` (docs/judge.md). An episode is found if overlap / union is 0.5 or more, or if both ends are right: within
 20 s (two intervals of the captures). Its cause is right if the kind is one of those below, and the client is the one
 that did it, where one did and the form can name it. --features writes what was measured of each candidate, for fit.py.
@@ -44,6 +44,7 @@ KINDS = {
 # Where nobody is named, that requests of one kind rose is all that is seen.
 UNNAMED = {"client-surge", "write-burst", "expensive-lists", "cascade-delete"}
 GRAVE = {"outage", "incident"}
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 ENDS = 20.0
 
 
@@ -90,6 +91,15 @@ def is_right(truth, cause, form):
     return not users or user is None or user in users or truth["cause"] == "rollout"
 
 
+def without_reads(audit, to):
+    """The same audit logs under a policy that leaves out reads."""
+    for log in audit.rglob("*.log"):
+        out = to / log.relative_to(audit)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lines = log.read_bytes().splitlines(keepends=True)
+        out.write_bytes(b"".join(line for line in lines if json.loads(line)["verb"] in WRITES))
+
+
 def judge(program, source):
     ran = subprocess.run([program, "report", str(source), "-o", "json"], capture_output=True, text=True)
     if ran.returncode not in (0, 3) or not ran.stdout:
@@ -110,7 +120,9 @@ def score(program, capture, forms):
         loose = home / "loose"
         for part in ("audit", "metrics"):
             shutil.copytree(bundle / part, loose / part)
-        sources = {"bundle": bundle, "loose": loose, "audit": loose / "audit", "metrics": loose / "metrics"}
+        if "writes" in forms:
+            without_reads(loose / "audit", home / "writes")
+        sources = {"writes": home / "writes", "bundle": bundle, "loose": loose, "audit": loose / "audit", "metrics": loose / "metrics"}
         for form in forms:
             found = judge(program, sources[form])
             wanted = truth.get("episodes", [])

@@ -186,7 +186,13 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         Some(cause) if cause.confidence >= Cause::LIKELY => format!("; likely cause: {}", cause.summary),
         Some(cause) if cause.confidence >= Cause::POSSIBLE => format!("; possible cause: {}", cause.summary),
         // What answers nobody is an outage, unless nothing but the log itself shows it.
-        _ if own.is_hole() => "; part of the audit log may be missing, since no client had to reconnect".to_owned(),
+        _ if own.is_hole() => {
+            let of = match own.holes_in.as_slice() {
+                [] => String::new(),
+                some => format!(" of {}", some.join(", ")),
+            };
+            format!("; part of the audit log{of} may be missing, since no client had to reconnect")
+        }
         _ => "; no likely cause found".to_owned(),
     };
     format!("{grade} {state}{unnoticed}: {impact}{cause}.")

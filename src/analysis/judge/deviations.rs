@@ -1,11 +1,11 @@
 //! What deviates from its baseline, and when: the signals that episodes are made of.
 
-use super::excursions::{Baseline, baseline, excursions, maximal, runs};
+use super::excursions::{excursions, runs};
 use super::nodes;
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
 use super::slower;
-use crate::model::cause::Source;
+use super::stops::{self, seconds_of_baseline};
 use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
@@ -30,12 +30,6 @@ const PAUSE: Micros = 20 * SECOND;
 const USUAL: f64 = 0.25;
 /// Each part is that of so many intervals to both sides, too.
 const AROUND: usize = 3;
-/// What falls below this part of its baseline is silent.
-const SILENT: f64 = 0.15;
-/// And an apiserver below this part is away.
-const DEAD: f64 = 0.08;
-/// So many events are expected in an interval, else silence says nothing.
-const MIN_EXPECTED: f64 = 8.0;
 /// The load itself deviates from so many times its baseline on.
 const MIN_TIMES: f64 = 1.5;
 /// A caller matters if it adds this part of all requests, or of all work, to the baseline.
@@ -48,10 +42,6 @@ const MAX_AGE: Micros = 60 * SECOND;
 const MAX_RECORD: Micros = 3_600 * SECOND;
 /// In a record that lies within an impact as a whole this part of the requests takes long.
 const LONG_SHARE: f64 = 0.2;
-/// Where so many requests are typical of an interval, one without any is none by chance.
-const SURE: f64 = 20.0;
-/// Shorter silences are pauses, s.
-const MIN_SILENCE_S: f64 = 8.0;
 
 /// All deviations in a series.
 pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
@@ -78,7 +68,7 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
         });
         all.extend(found.into_iter().map(|own| own.deviation(series, Signal::Slow(Some(class)))));
     }
-    all.extend(silences(series));
+    all.extend(stops::stops(series));
     all.extend(throughout(series));
     all.extend(nodes::lost(series));
     all.extend(slower::slower(series));
@@ -183,94 +173,6 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
             Impact { tiles, bad, all, baseline: usual, parts }
         })
         .collect()
-}
-
-fn seconds(series: &RequestSeries) -> Vec<f64> {
-    (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
-}
-
-/// The same for baselines: intervals without anything in a log, where that can't be chance, count for none. A part of
-/// the log is missing, or nobody was answered.
-fn seconds_of_baseline(series: &RequestSeries) -> Vec<f64> {
-    let mut all = seconds(series);
-    let full = series.grid.tile as f64 / SECOND as f64;
-    if series.source == Source::Audit && series.typical_rate() * full >= SURE {
-        let is_empty = |tile: &Tile| tile.all().requests + tile.watches == 0.0;
-        all.iter_mut().zip(&series.tiles).filter(|(_, tile)| is_empty(tile)).for_each(|(seconds, _)| *seconds = 0.0);
-    }
-    all
-}
-
-/// Intervals in which hardly anything ends that should.
-fn silent(series: &RequestSeries, counts: &[f64], own: &Baseline, seconds: &[f64]) -> Vec<(Range<usize>, f64)> {
-    let expected: Vec<f64> = own.rate.iter().zip(seconds).map(|(rate, seconds)| rate * seconds).collect();
-    let missing = |at: usize| {
-        if expected[at] < MIN_EXPECTED { -1.0 } else { 0.5 - counts[at] / expected[at] }
-    };
-    let scores: Vec<f64> = (0..counts.len()).map(missing).collect();
-    let is_silent = |tiles: &Range<usize>| {
-        let lost: f64 = tiles.clone().map(|at| (1.0 - counts[at] / expected[at].max(1e-9)) * seconds[at]).sum();
-        lost >= MIN_SILENCE_S && tiles.clone().any(|at| counts[at] < SILENT * expected[at])
-    };
-    // What lies at the ends may be how the capture was cut.
-    let is_inside = |tiles: &Range<usize>| tiles.start > 0 && tiles.end < series.tiles.len();
-    let found = maximal(&scores).into_iter().map(|own| own.0).filter(is_silent).filter(is_inside);
-    found
-        .map(|tiles| {
-            let lost = tiles.clone().map(|at| (1.0 - counts[at] / expected[at].max(1e-9)).max(0.0)).sum();
-            (tiles, lost)
-        })
-        .collect()
-}
-
-/// Times in which nothing, no write, or nothing of one apiserver ends.
-fn silences(series: &RequestSeries) -> Vec<Deviation> {
-    let (seconds, of_baseline) = (seconds(series), seconds_of_baseline(series));
-    let tile = series.grid.tile;
-    let mut all = Vec::new();
-    let mut add = |signal: Signal, counts: &[f64], own: &Baseline, tiles: Range<usize>, weight: f64| {
-        let (from, to) = edges(series, counts, &own.rate, 0.0, &tiles);
-        let time: f64 = seconds[tiles.clone()].iter().sum();
-        all.push(Deviation {
-            signal,
-            source: series.source,
-            span: (from, to),
-            slack: tile,
-            level: counts[tiles.clone()].iter().sum::<f64>() / time.max(0.1),
-            baseline: own.rate[tiles.start],
-            weight,
-        });
-    };
-    let total: Vec<f64> = series.tiles.iter().map(|tile| tile.all().requests).collect();
-    let base = baseline(&total, &of_baseline, tile);
-    for (tiles, weight) in silent(series, &total, &base, &seconds) {
-        add(Signal::Silence, &total, &base, tiles, weight);
-    }
-    let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
-    let base = baseline(&writes, &of_baseline, tile);
-    for (tiles, weight) in silent(series, &writes, &base, &seconds) {
-        add(Signal::WritesStop, &writes, &base, tiles, weight);
-    }
-    if series.by_instance.len() > 1 {
-        for (instance, counts) in series.by_instance.iter().enumerate() {
-            let base = baseline(counts, &of_baseline, tile);
-            let others: Vec<f64> = (0..total.len())
-                .map(|at| series.by_instance.iter().map(|own| own[at]).sum::<f64>() - counts[at])
-                .collect();
-            let rest = baseline(&others, &of_baseline, tile);
-            for (tiles, weight) in silent(series, counts, &base, &seconds) {
-                let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * seconds[*at]).count();
-                // It is back when it answers again, though its clients may stay with the others.
-                let dead = tiles.clone().filter(|at| counts[*at] < DEAD * base.rate[*at] * seconds[*at]);
-                let (Some(first), Some(last)) = (dead.clone().min(), dead.max()) else { continue };
-                let tiles = first.saturating_sub(1).max(tiles.start)..(last + 2).min(tiles.end);
-                if 2 * alive >= tiles.len() {
-                    add(Signal::Away(instance), counts, &base, tiles, weight);
-                }
-            }
-        }
-    }
-    all
 }
 
 /// Times in which more is asked for than the baseline.

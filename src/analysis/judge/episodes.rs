@@ -1,8 +1,8 @@
 //! From signals to episodes: what overlaps in time and belongs together is one, and the gravest signal grades it.
 
+use super::holes;
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
-use super::silences;
 use super::vitals::{Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -164,8 +164,19 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     let pause = pages.map_or(0, |own| own.grid.tile);
     let restarts = vitals.map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone));
     let all: Vec<Deviation> = deviations.iter().chain(&restarts).cloned().collect();
-    let (holes, deviations): (Vec<_>, Vec<_>) =
-        deviations.into_iter().partition(|own| silences::is_hole(own, &all, series));
+    let (mut holes, mut deviations): (Vec<_>, Vec<_>) =
+        deviations.into_iter().partition(|own| holes::is_hole(own, &all, series, vitals));
+    // What was away is likelier to be away again than its log to lack events.
+    let is_again = |own: &mut Deviation| {
+        let is_its = |other: &Deviation| other.signal == own.signal && near(other.span, own.span, CRASH_LOOP);
+        deviations.iter().any(is_its)
+    };
+    let again: Vec<Deviation> = holes.extract_if(.., is_again).collect();
+    deviations.extend(again);
+    for own in &mut holes {
+        let of = if let Signal::Away(instance) = own.signal { Some(instance) } else { None };
+        own.signal = Signal::LogMissing(of);
+    }
     let (mut felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
     let (slower, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal == Signal::Slower);
     let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
@@ -219,7 +230,6 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
         if joined.iter().all(|draft| overlap(draft.span, span) == 0) {
             let mut draft = Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
             settle(&mut draft, series);
-            draft.grade = Grade::Degraded;
             joined.push(draft);
         }
     }
@@ -304,7 +314,8 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
         _ => false,
     };
     let is_lost = |own: &Deviation| {
-        own.signal.is_felt() || own.signal.is_away() || matches!(own.signal, Signal::NodesLost | Signal::Slower)
+        let is_less = matches!(own.signal, Signal::NodesLost | Signal::Slower | Signal::LogMissing(_));
+        own.signal.is_felt() || own.signal.is_away() || is_less
     };
     draft.grade = if draft.deviations.iter().any(is_outage) {
         Grade::Outage

@@ -25,14 +25,14 @@ const MAX_Z: f64 = 8.0;
 /// An excursion that pauses for longer than this is two, in µs.
 const PAUSE: Micros = 30 * SECOND;
 /// An excursion's sum of scores is at least this: two intervals far out, or more that are less so.
-const MIN_SCORE: f64 = 8.0;
+const MIN_SCORE: f64 = 5.0;
 
 /// A part of a series that lies above its baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Excursion {
     /// Intervals.
     pub tiles: Range<usize>,
-    /// Mean rate within, a second.
+    /// Mean rate of the intervals that lie wholly within, a second.
     pub level: f64,
     /// Baseline at that time, a second.
     pub baseline: f64,
@@ -109,8 +109,15 @@ pub fn excursions(counts: &[f64], seconds: &[f64], tile: Micros) -> Vec<Excursio
         .map(|tiles| (tiles.clone(), scores[tiles].iter().sum::<f64>()))
         .filter(|(_, score)| *score >= MIN_SCORE)
         .map(|(tiles, score)| {
-            let time: f64 = seconds[tiles.clone()].iter().sum();
-            let level = counts[tiles.clone()].iter().sum::<f64>() / time.max(0.1);
+            let rate = |tiles: Range<usize>| {
+                let time: f64 = seconds[tiles.clone()].iter().sum();
+                counts[tiles].iter().sum::<f64>() / time.max(0.1)
+            };
+            // The first and the last interval may lie in it in part only.
+            let level = match tiles.len() {
+                0..=2 => tiles.clone().map(|at| rate(at..at + 1)).fold(0.0, f64::max),
+                _ => rate(tiles.start + 1..tiles.end - 1),
+            };
             let baseline = own.rate[tiles.clone()].iter().sum::<f64>() / tiles.len() as f64;
             Excursion { tiles, level, baseline, score }
         })

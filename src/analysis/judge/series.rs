@@ -8,6 +8,7 @@ use super::node_signs::{NodeSigns, Sign};
 use super::requests::{Class, Grid, Kind, Requests, Row, is_control_plane};
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
+use std::collections::BTreeSet;
 
 /// Of the intervals, sorted by how much slower requests are than usual, this part counts as quiet. A longer episode
 /// than the rest of it would become the baseline.
@@ -74,6 +75,11 @@ impl Latencies {
     /// How many.
     pub fn count(&self) -> f64 {
         self.counts.iter().map(|count| f64::from(*count)).sum()
+    }
+
+    /// How many took this long or longer, to within a bucket.
+    pub fn from(&self, seconds: f64) -> f64 {
+        self.counts[bucket(seconds as f32)..].iter().map(|count| f64::from(*count)).sum()
     }
 
     /// A quantile in seconds, to within a tenth; `None` of nothing.
@@ -205,10 +211,12 @@ pub struct RequestSeries {
     pub grid: Grid,
     /// By interval.
     pub tiles: Vec<Tile>,
-    /// Requests by apiserver, each by interval; long-running ones too.
+    /// Requests by apiserver, each by interval; without watches, which many start once another apiserver is away.
     pub by_instance: Vec<Vec<f64>>,
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
+    /// Who starts watches in each interval: numbers of callers.
+    pub watching: Vec<BTreeSet<u32>>,
     /// Seconds that one request of a kind takes in quiet intervals; 0 of what lasts.
     pub prices: Vec<f64>,
     /// From here on a request of a kind is slow; s.
@@ -256,6 +264,7 @@ impl RequestSeries {
             tiles: vec![Tile::default(); len],
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
+            watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),
             thresholds: Vec::new(),
             is_own: requests.callers().iter().map(|[user, _]| is_control_plane(user)).collect(),
@@ -289,7 +298,9 @@ impl RequestSeries {
             tile.watches += f64::from(count);
             tile.long[0] += row.errors;
             tile.long[1] += row.throttled;
-            self.by_instance[row.instance][row.tile] += f64::from(count);
+            if count > 0.0 {
+                self.watching[row.tile].insert(row.caller as u32);
+            }
             self.by_caller[row.caller].add(row.tile, f64::from(count));
             return;
         };

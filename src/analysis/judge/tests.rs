@@ -2,8 +2,9 @@
 
 use super::candidates::{Candidate, Operation};
 use super::requests::{Axes, Caller, Grid, Requests, Row};
-use super::vitals::{Course, Point, Vital, Vitals};
+use super::vitals::{Course, Point, Start, Vital, Vitals};
 use super::{Episode, Input, judge};
+use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
 use crate::model::time::{Micros, SECOND};
@@ -222,11 +223,44 @@ fn a_hole_in_the_logs_is_no_outage_unless_somebody_felt_it() {
     let watch = |count: f64| Cell { count, errors: 0.0, throttled: 0.0, seconds: 300.0 };
     made.rows.extend((0..60).filter(|tile| !within(*tile)).map(|tile| (tile, (0, 4, 0), watch(2.0))));
     assert_eq!(judged(&made, None)[0].grade, Grade::Degraded);
-    made.rows.push((32, (1, 4, 0), watch(40.0)));
+    made.rows.push((32, (1, 4, 0), watch(60.0)));
+    assert_eq!(judged(&made, None)[0].grade, Grade::Degraded, "one client starts");
+    made.rows.extend((2..5).map(|caller| (32, (caller, 4, 0), watch(20.0))));
     assert_eq!(judged(&made, None)[0].grade, Grade::Outage);
     // Pages that count on show that requests went on.
     let pages = Paged(Made::new(60, |_, _, own| own));
     let log = with(|own| own);
+    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[] };
+    assert_eq!(judge(&input).episodes.len(), 0);
+}
+
+/// The others answer no more than before, and nobody connects again.
+#[test]
+fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
+    let with = |others: f64| {
+        Made::new(60, move |tile, (_, _, instance), own| {
+            let times = if instance == 1 { 0.0 } else { others };
+            Cell { count: own.count * if within(tile) { times } else { 1.0 }, ..own }
+        })
+    };
+    let found = judged(&with(1.0), None);
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Degraded, (20, 32)), "{found:?}");
+    assert!(found[0].is_hole() && found[0].causes.is_empty() && found[0].holes_in == ["b"], "{found:?}");
+    // Its clients are with the other one, or watch again there.
+    let found = judged(&with(2.0), None);
+    assert_eq!((first(&found[0]).0, found[0].is_hole()), ("relist-storm", false));
+    let mut made = with(1.0);
+    made.axes.kinds.push(["watch", "", "pods", ""].map(str::to_owned));
+    let watch = Cell { count: 20.0, errors: 0.0, throttled: 0.0, seconds: 0.01 };
+    made.rows.extend((0..3).map(|caller| (20, (caller, 4, 0), watch)));
+    assert_eq!((judged(&made, None).len(), judged(&made, None)[0].is_hole()), (1, false));
+    // A page of it could not be had, or it started.
+    let start = Start { at: BEGIN + 32 * TILE, component: Component::Apiserver, instance: "b".to_owned() };
+    let vitals = Vitals { starts: vec![start], ..Vitals::default() };
+    assert!(!judged(&with(1.0), Some(&vitals))[0].is_hole());
+    // Pages that count on at both.
+    let pages = Paged(Made::new(60, |_, _, own| own));
+    let log = with(1.0);
     let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[] };
     assert_eq!(judge(&input).episodes.len(), 0);
 }
@@ -250,8 +284,9 @@ impl Requests for Paged {
 fn an_apiserver_that_restarts_again_and_again_is_one_episode() {
     let away_in = |times: &'static [usize]| {
         Made::new(200, move |tile, (_, _, instance), own| {
-            let is_away = instance == 1 && times.iter().any(|from| (*from..from + 5).contains(&tile));
-            Cell { count: own.count * if is_away { 0.0 } else { 1.0 }, ..own }
+            let is_away = times.iter().any(|from| (*from..from + 5).contains(&tile));
+            let part = if instance == 1 { 0.0 } else { 2.0 };
+            Cell { count: own.count * if is_away { part } else { 1.0 }, ..own }
         })
     };
     // The longest that a kubelet waits is five minutes.
@@ -302,6 +337,10 @@ fn a_window_that_is_named_is_an_episode() {
     let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
     assert_eq!((found.len(), found[0].is_given, tiles(&found[0])), (1, true, (30, 36)));
     assert!(found[0].causes.iter().all(|own| own.confidence < 0.25), "{:?}", found[0].causes);
+    // At the begin of what was read, too, though it is as short as a start.
+    let given = [(BEGIN, BEGIN + 3 * TILE)];
+    let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
+    assert_eq!((found.len(), tiles(&found[0])), (1, (0, 3)));
 }
 
 /// One of the vitals of an apiserver, by interval, each the mean of so many events.

@@ -4,11 +4,11 @@ use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::cascades;
 use super::deviations::deviations;
 use super::episodes::{Draft, episodes, without_recurring};
+use super::holes::{are_holes, without_uncounted};
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
-use super::silences::{are_holes, without_holes};
 use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -77,6 +77,8 @@ pub struct Episode {
     pub causes: Vec<Candidate>,
     /// Apiservers that started in it, or shortly before.
     pub starts: Vec<Start>,
+    /// Of what is a hole in the log of some of several apiservers: theirs; else none.
+    pub holes_in: Vec<String>,
     /// By source: what was asked for before and within.
     pub profiles: Vec<(Source, [Profile; 2])>,
 }
@@ -101,7 +103,7 @@ pub struct Judged {
 impl Episode {
     /// Whether it is a part of the log that is missing, as far as anything shows.
     pub fn is_hole(&self) -> bool {
-        are_holes(self.grade, &self.deviations)
+        are_holes(&self.deviations)
     }
 }
 
@@ -120,7 +122,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
     }
-    let mut all = without_holes(all, &series);
+    let mut all = without_uncounted(all, &series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
     let mut drafts = without_recurring(episodes(all.clone(), &series, input.vitals));
@@ -157,7 +159,8 @@ pub fn judge(input: &Input<'_>) -> Judged {
         }
         let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
         let case = Case { draft, views, vitals: input.vitals, baseline, operations: &operations };
-        if is_start_up(&case) {
+        // Whoever names a window means it.
+        if input.given.is_empty() && is_start_up(&case) {
             continue;
         }
         // Whoever asks for more of what takes long by nature makes nobody wait.
@@ -165,7 +168,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         if input.given.is_empty() && is_only_slower && !is_slower(&case) {
             continue;
         }
-        let causes = if are_holes(draft.grade, &draft.deviations) { Vec::new() } else { candidates(&case) };
+        let causes = if are_holes(&draft.deviations) { Vec::new() } else { candidates(&case) };
         let grade = if draft.grade == Grade::Surge && is_slower(&case) { Grade::Degraded } else { draft.grade };
         judged.push(Episode {
             from: draft.span.0,
@@ -181,6 +184,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
             }),
             causes,
             starts: starts(input.vitals, draft.span),
+            holes_in: holes_in(draft, input.requests),
             profiles: case.views.into_iter().map(|view| (view.requests.source(), [view.before, view.within])).collect(),
         });
     }
@@ -209,6 +213,22 @@ fn is_start_up(case: &Case<'_>) -> bool {
     let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));
     let is_short = case.draft.span.1 <= begin + SHORT_SPAN_US;
     is_short || view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05)
+}
+
+/// Apiservers whose log has a hole, where the logs of others go on.
+fn holes_in(draft: &Draft, requests: &[&dyn Requests]) -> Vec<String> {
+    let of = |own: &Deviation| match own.signal {
+        Signal::LogMissing(of) => {
+            let log = requests.iter().find(|requests| requests.source() == own.source)?;
+            Some(of.and_then(|instance| log.instances().get(instance).cloned()))
+        }
+        _ => None,
+    };
+    // One without a name is a hole in all of them.
+    let mut all = draft.deviations.iter().filter_map(of).collect::<Option<Vec<String>>>().unwrap_or_default();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// Apiservers that started within, or in the two minutes before.

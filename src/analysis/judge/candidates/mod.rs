@@ -24,8 +24,8 @@ const SLOWER_BY_S: f64 = 0.02;
 const BEFORE: Micros = 120 * SECOND;
 /// So many writes of a resource show whether they fail.
 const MIN_WRITES: f64 = 10.0;
-/// Features that say which kinds of sources are missing.
-const MISSING: [&str; 2] = ["no_audit", "no_metrics"];
+/// Features that say which kinds of sources are missing, and that audit logs alone have no reads.
+const MISSING: [&str; 3] = ["no_audit", "no_metrics", "no_reads"];
 
 /// A number that speaks for a candidate or against it.
 #[derive(Debug, Clone, PartialEq)]
@@ -232,6 +232,23 @@ impl View<'_> {
         let most = by_resource.values().filter(|own| own[1] >= MIN_WRITES).map(part).max_by(f64::total_cmp)?;
         Some((most - part(&reads)).max(0.0))
     }
+
+    /// The same of the other resources together: a webhook is asked about some, and the store is all of theirs.
+    fn failing_all(&self) -> Option<f64> {
+        let part = |own: &[f64; 2]| own[0] / own[1].max(1.0);
+        let by_resource = self.writes(|count| count.errors);
+        let most =
+            by_resource.values().filter(|own| own[1] >= MIN_WRITES).max_by(|a, b| part(a).total_cmp(&part(b)))?;
+        let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
+        let rest = [sums[0] - most[0], sums[1] - most[1]];
+        (rest[1] >= MIN_WRITES).then(|| part(&rest))
+    }
+
+    /// Whether there are reads, which show whether they wait, too, and who asks for much.
+    fn has_reads(&self) -> bool {
+        let is_read = |kind: &u32| matches!(self.series.classes[*kind as usize], Class::Read | Class::List);
+        [&self.before, &self.within].into_iter().any(|own| own.kinds.keys().any(is_read))
+    }
 }
 
 /// All that candidates are examined by.
@@ -321,7 +338,9 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(plane::nodes(case));
     // What is missing might have shown another cause.
     let missing = |place: usize, source: Source| Feature { name: MISSING[place], value: 1.0, source };
+    let has_reads = case.views.iter().any(View::has_reads);
     for own in &mut all {
+        own.features.extend((!has_reads).then(|| missing(2, Source::Audit)));
         own.features.extend(case.audit().is_none().then(|| missing(0, Source::Audit)));
         own.features.extend(case.vitals.is_none().then(|| missing(1, Source::Metrics)));
         own.confidence = probability(own.odds());

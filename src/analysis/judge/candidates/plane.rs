@@ -3,7 +3,8 @@
 use super::{BEFORE, Candidate, Case, View, ln_times};
 use crate::analysis::judge::profile::{Count, Profile};
 use crate::analysis::judge::requests::Class;
-use crate::analysis::judge::signals::Signal;
+use crate::analysis::judge::signals::{Deviation, Signal};
+use crate::analysis::judge::stops;
 use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -28,6 +29,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
         .with("narrow", drag_of, narrow)
         .with("load", drag_of, case.most(|view| Some(view.growth())).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
+        .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("writes_stop", drag_of, case.stops())
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
@@ -82,6 +84,12 @@ fn is_within((from, to): Span, span: Span) -> bool {
     from <= span.1 && to >= span.0
 }
 
+/// Logarithm of how many times more watches start than before.
+fn watches(view: &View<'_>) -> f64 {
+    let [was, now] = view.rate(|profile| profile.tiles.watches);
+    ln_times(now, was, 0.3).clamp(0.0, 3.0)
+}
+
 /// Of the time that slow requests took, the part that they spent in etcd (0), webhooks (1), the queue (2).
 fn spent(view: &View<'_>, which: usize) -> f64 {
     let all = view.within.kinds.values().fold(Count::default(), |mut sum, own| {
@@ -107,13 +115,13 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("narrow", drag_of, slow)
         .with("narrow_errors", drag_of, failed)
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
+        .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
-        candidate = candidate.with("spent_webhook", Source::Audit, spent(view, 1)).with(
-            "spent_queue",
-            Source::Audit,
-            spent(view, 2),
-        );
+        candidate = candidate
+            .with("spent_webhook", Source::Audit, spent(view, 1))
+            .with("spent_queue", Source::Audit, spent(view, 2))
+            .with("watches", Source::Audit, watches(view));
     }
     if let Some(vitals) = case.vitals {
         let mut is_fast = false;
@@ -188,6 +196,16 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     if let Some((source, _)) = away {
         candidate = candidate.with("away", source, 1.0 - late);
     }
+    let is_only = view.source() == Source::Audit && view.requests.instances().len() < 2;
+    if is_only {
+        // That its log is missing would look the same, but for those who connect again.
+        let came_back = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1);
+        let came_back = case.draft.deviations.iter().any(came_back);
+        // What is away does not answer with errors either.
+        let failed = view.within.tiles.errors / view.within.tiles.requests.max(1.0);
+        let came_back = if came_back { (1.0 - 5.0 * failed).max(0.0) } else { 0.0 };
+        candidate = candidate.with("came_back", Source::Audit, came_back);
+    }
     if is_started {
         candidate = candidate.with("started", Source::Metrics, 1.0 - late);
     }
@@ -196,16 +214,17 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     }) {
         candidate = candidate.with("killed", Source::Cgroup, 1.0);
     }
-    let [was, now] = view.rate(|profile| profile.tiles.watches);
     if view.source() == Source::Audit {
         let watching = |profile: &Profile| {
             let pairs = profile.pairs.iter().filter(|(key, _)| view.requests.kinds()[key.1 as usize][0] == "watch");
             pairs.filter(|(_, count)| count.requests > 0.0).map(|(key, _)| key.0).collect::<BTreeSet<u32>>().len()
         };
         let callers = view.within.pairs.keys().map(|key| key.0).collect::<BTreeSet<u32>>().len();
-        candidate = candidate
-            .with("watches", Source::Audit, (1.0 - late) * ln_times(now, was, 0.3).clamp(0.0, 3.0))
-            .with("watchers", Source::Audit, (1.0 - late) * watching(&view.within) as f64 / callers.max(1) as f64);
+        candidate = candidate.with("watches", Source::Audit, (1.0 - late) * watches(view)).with(
+            "watchers",
+            Source::Audit,
+            (1.0 - late) * watching(&view.within) as f64 / callers.max(1) as f64,
+        );
     }
     Some(candidate.with("writes_stop", view.source(), case.stops()))
 }

@@ -1,0 +1,149 @@
+//! Whether a silence is a hole in a log: an apiserver that answers nobody, and a part of its log that is missing, look
+//! the same in that log. What follows shows which it was.
+
+use super::series::{RequestSeries, quantile};
+use super::signals::{Deviation, Signal};
+use super::stops::{all_requests, is_taken_over, part_of_usual, reconnect};
+use super::vitals::{Vital, Vitals};
+use crate::analysis::metrics::facts::Component;
+use crate::model::cause::Source;
+use crate::model::time::{Micros, SECOND, Span};
+use std::collections::BTreeSet;
+
+/// From this part of the typical rate on, requests go on.
+const GOES_ON: f64 = 0.5;
+/// Slow requests behind a silence are its consequence from so many times those of nearly all other intervals on.
+const SLOWER_TIMES: f64 = 2.0;
+const NEARLY_ALL: f64 = 0.9;
+/// Who waits for an apiserver does so for half of the time that it answers nobody, within bounds, s.
+const MIN_WAIT_S: f64 = 1.0;
+const MAX_WAIT_S: f64 = 10.0;
+/// So many requests at least.
+const MIN_WAITED: f64 = 5.0;
+/// What lies so far from a silence may follow from it, in µs.
+const NEAR: Micros = 10 * SECOND;
+
+/// Leaves out silences of an audit log during which pages count requests as before, since the log has a hole, and those
+/// of pages between which apiservers started.
+pub(super) fn without_uncounted(
+    all: Vec<Deviation>,
+    series: &[RequestSeries],
+    vitals: Option<&Vitals>,
+) -> Vec<Deviation> {
+    let of = |source: Source| series.iter().find(|own| own.source == source);
+    // Pages of more apiservers than there are logs of count requests to those without a log, too.
+    let pages = of(Source::Metrics)
+        .filter(|pages| of(Source::Audit).is_some_and(|log| pages.by_instance.len() <= log.by_instance.len().max(1)));
+    let go_on = |pages: &RequestSeries, own: &Deviation| match own.signal {
+        // Which of them a log is of is not known by its number.
+        Signal::Away(_) => {
+            pages.by_instance.len() > 1
+                && pages.by_instance.iter().all(|counts| part_of_usual(pages, counts, own.span) >= Some(GOES_ON))
+        }
+        _ => part_of_usual(pages, &all_requests(pages), own.span) >= Some(GOES_ON),
+    };
+    let is_hole = |own: &Deviation| {
+        is_uncounted(own, series, vitals)
+            || is_of_log(own, &all)
+                && pages.is_some_and(|pages| go_on(pages, own))
+                && !is_away_by_pages(own, vitals)
+                && !has_consequence(own, &all, series)
+    };
+    let holes: Vec<bool> = all.iter().map(is_hole).collect();
+    all.into_iter().zip(holes).filter(|(_, is_hole)| !is_hole).map(|(own, _)| own).collect()
+}
+
+/// Whether all that shows a silence is that a log has no events: no page, no request that failed, waited or was
+/// throttled near it, no restart, and nobody who connects again or moves to another apiserver.
+pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {
+    if !is_of_log(own, all) || has_consequence(own, all, series) || is_away_by_pages(own, vitals) {
+        return false;
+    }
+    let pages = series.iter().find(|own| own.source == Source::Metrics);
+    if pages.and_then(|pages| part_of_usual(pages, &all_requests(pages), own.span)).is_some_and(|part| part < GOES_ON) {
+        return false;
+    }
+    let log = || series.iter().filter(|own| own.source == Source::Audit);
+    match own.signal {
+        // Its clients go to the others at once.
+        Signal::Away(instance) => {
+            let is_it = |own: &&RequestSeries| own.by_instance.len() > instance;
+            !series.iter().any(|series| reconnect(series, own.span.0) || reconnect(series, own.span.1))
+                && !log().filter(is_it).any(|log| is_taken_over(log, instance, own.span))
+        }
+        _ => !series.iter().any(|series| reconnect(series, own.span.1)),
+    }
+}
+
+/// Whether an episode is a part of the log that is missing, as far as anything shows.
+pub(super) fn are_holes(deviations: &[Deviation]) -> bool {
+    !deviations.is_empty() && deviations.iter().all(|own| matches!(own.signal, Signal::LogMissing(_)))
+}
+
+/// Whether requests failed or were throttled near a silence, waited for as long as it lasted, or pages show that an
+/// apiserver was away.
+fn has_consequence(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
+    let is_near = |other: &Deviation| other.span.0 <= own.span.1 + NEAR && own.span.0 <= other.span.1 + NEAR;
+    let is_away = |other: &Deviation| other.signal.is_away() && other.source == Source::Metrics;
+    let is_slow = series.iter().any(|series| waited(series, own.span) || is_slower_behind(series, own.span.1));
+    let is_impact = |other: &Deviation| other.is_impact() && (is_slow || !matches!(other.signal, Signal::Slow(_)));
+    all.iter().any(|other| is_near(other) && (is_away(other) || is_impact(other)))
+}
+
+/// Whether more requests are slow just behind a silence than in nearly all other intervals: an apiserver that starts is
+/// slow for a while.
+fn is_slower_behind(series: &RequestSeries, end: Micros) -> bool {
+    let grid = series.grid;
+    let is_behind = |at: &usize| grid.start(at + 1) > end && grid.start(*at) < end + NEAR;
+    let slow = |at: usize| series.tiles[at].all().slow;
+    let others = (0..series.tiles.len()).filter(|at| !is_behind(at)).map(slow).collect();
+    let most = (0..series.tiles.len()).filter(is_behind).map(slow).fold(0.0, f64::max);
+    most > SLOWER_TIMES * quantile(others, NEARLY_ALL).unwrap_or(0.0)
+}
+
+/// Whether requests took so long, when a silence ended, that they had waited for it.
+fn waited(series: &RequestSeries, span: Span) -> bool {
+    let length = (span.1 - span.0) as f64 / SECOND as f64;
+    let least = (length / 2.0).clamp(MIN_WAIT_S, MAX_WAIT_S);
+    let grid = series.grid;
+    let is_its = |at: &usize| grid.start(at + 1) > span.0 && grid.start(*at) < span.1 + NEAR;
+    (0..series.tiles.len()).filter(is_its).map(|at| series.tiles[at].latency.from(least)).sum::<f64>() >= MIN_WAITED
+}
+
+/// Whether no page of an apiserver was to be had meanwhile, or it started then.
+fn is_away_by_pages(own: &Deviation, vitals: Option<&Vitals>) -> bool {
+    let Some(vitals) = vitals else { return false };
+    let (from, to) = (own.span.0 - NEAR, own.span.1 + NEAR);
+    let mut gaps = vitals.of(Vital::Unreachable).flat_map(|course| &course.points);
+    let mut starts = vitals.starts.iter().filter(|start| start.component == Component::Apiserver);
+    gaps.any(|gap| gap.span.0 < own.span.1 && own.span.0 < gap.span.1)
+        || starts.any(|start| (from..to).contains(&start.at))
+}
+
+/// Whether all of several apiservers started one after another around a silence of pages: what a process answers before
+/// its first page, and after its last, is counted by none.
+fn is_uncounted(own: &Deviation, series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {
+    let pages = series.iter().find(|series| series.source == Source::Metrics);
+    let (Some(vitals), Some(pages)) = (vitals, pages.filter(|_| own.source == Source::Metrics)) else { return false };
+    let (from, to) = (own.span.0 - pages.grid.tile, own.span.1 + pages.grid.tile);
+    let its = vitals.starts.iter().filter(|start| (from..to).contains(&start.at));
+    let of = its.filter(|start| start.component == Component::Apiserver).map(|start| start.instance.as_str());
+    let count = pages.by_instance.len();
+    own.signal.is_stop() && count > 1 && of.collect::<BTreeSet<&str>>().len() >= count
+}
+
+/// Whether hardly anything is in an audit log, or in that of one apiserver: where writes alone stop, reads show that
+/// the log goes on.
+fn is_of_log(own: &Deviation, all: &[Deviation]) -> bool {
+    let length = |(from, to): Span| (to - from).max(0);
+    let both = |other: &Deviation| (own.span.0.max(other.span.0), own.span.1.min(other.span.1));
+    let is_silence = |other: &Deviation| other.source == Source::Audit && other.signal == Signal::Silence;
+    own.source == Source::Audit
+        && match own.signal {
+            Signal::Silence | Signal::Away(_) => true,
+            Signal::WritesStop => {
+                all.iter().any(|other| is_silence(other) && 2 * length(both(other)) >= length(own.span))
+            }
+            _ => false,
+        }
+}

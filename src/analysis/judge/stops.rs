@@ -1,0 +1,216 @@
+//! Times in which nothing ends, no write ends, or nothing of one apiserver does.
+
+use super::excursions::{Baseline, baseline, maximal};
+use super::series::{RequestSeries, Tile, quantile};
+use super::signals::{Deviation, Signal, edges};
+use crate::analysis::robust::median;
+use crate::model::cause::Source;
+use crate::model::time::{Micros, SECOND, Span};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What falls below this part of its baseline is silent.
+const SILENT: f64 = 0.15;
+/// And an apiserver below this part is away.
+const DEAD: f64 = 0.08;
+/// One that was away for less than two intervals may have answered so much in each of those that it was away in.
+const SHORTLY: f64 = 0.25;
+/// So many events are expected in an interval, else silence says nothing.
+const MIN_EXPECTED: f64 = 8.0;
+/// Where so many requests are typical of an interval, one without any is none by chance.
+const SURE: f64 = 20.0;
+/// Shorter silences are pauses, s.
+const MIN_SILENCE_S: f64 = 8.0;
+
+/// Within this time clients have connected again, in µs.
+const RECONNECTS: Micros = 30 * SECOND;
+/// What is more than in this part of all other intervals is no chance.
+const NEARLY_ALL: f64 = 0.9;
+/// Clients that lost their connections start so many times the watches that are usual, and so many at least.
+const WATCHES_TIMES: f64 = 3.0;
+const MIN_WATCHES: f64 = 20.0;
+/// And they are so many of those that start watches at any time, kubelets being one.
+const WATCHERS: f64 = 0.25;
+const MIN_WATCHERS: usize = 3;
+/// Where an apiserver is away, others answer so much of what it would have answered at least.
+const TAKEN_OVER: f64 = 1.0 / 3.0;
+
+/// All of a series.
+pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
+    let clock = Clock { series, seconds: seconds(series), of_baseline: seconds_of_baseline(series) };
+    let mut all = Vec::new();
+    let total = all_requests(series);
+    let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
+    for (signal, counts) in [(Signal::Silence, &total), (Signal::WritesStop, &writes)] {
+        let base = clock.baseline(counts);
+        let found = clock.silent(counts, &base, SILENT).into_iter().filter(|tiles| tiles.end < counts.len());
+        all.extend(found.map(|tiles| clock.deviation(signal.clone(), counts, &base, tiles)));
+    }
+    if series.by_instance.len() > 1 {
+        for (instance, counts) in series.by_instance.iter().enumerate() {
+            let base = clock.baseline(counts);
+            let found = clock.away(instance, counts, &base);
+            all.extend(found.into_iter().map(|tiles| clock.deviation(Signal::Away(instance), counts, &base, tiles)));
+        }
+    }
+    all
+}
+
+/// Seconds of each interval.
+fn seconds(series: &RequestSeries) -> Vec<f64> {
+    (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
+}
+
+/// The same for baselines: intervals without anything in a log, where that can't be chance, count for none. A part of
+/// the log is missing, or nobody was answered.
+pub(super) fn seconds_of_baseline(series: &RequestSeries) -> Vec<f64> {
+    let mut all = seconds(series);
+    let full = series.grid.tile as f64 / SECOND as f64;
+    if series.source == Source::Audit && series.typical_rate() * full >= SURE {
+        let is_empty = |tile: &Tile| tile.all().requests + tile.watches == 0.0;
+        all.iter_mut().zip(&series.tiles).filter(|(_, tile)| is_empty(tile)).for_each(|(seconds, _)| *seconds = 0.0);
+    }
+    all
+}
+
+/// A series, and how long its intervals are.
+struct Clock<'s> {
+    series: &'s RequestSeries,
+    seconds: Vec<f64>,
+    of_baseline: Vec<f64>,
+}
+
+impl Clock<'_> {
+    fn baseline(&self, counts: &[f64]) -> Baseline {
+        baseline(counts, &self.of_baseline, self.series.grid.tile)
+    }
+
+    /// Intervals in which hardly anything ends that should: in one of them at most the part `bound` of what is
+    /// expected. Not at the beginning of what was read, which may be how the capture was cut.
+    fn silent(&self, counts: &[f64], own: &Baseline, bound: f64) -> Vec<Range<usize>> {
+        let expected: Vec<f64> = own.rate.iter().zip(&self.seconds).map(|(rate, seconds)| rate * seconds).collect();
+        let missing = |at: usize| {
+            if expected[at] < MIN_EXPECTED { -1.0 } else { 0.5 - counts[at] / expected[at] }
+        };
+        let scores: Vec<f64> = (0..counts.len()).map(missing).collect();
+        let is_silent = |tiles: &Range<usize>| {
+            let lost = |at: usize| (1.0 - counts[at] / expected[at].max(1e-9)) * self.seconds[at];
+            tiles.start > 0
+                && tiles.clone().map(lost).sum::<f64>() >= MIN_SILENCE_S
+                && tiles.clone().any(|at| counts[at] < bound * expected[at])
+        };
+        maximal(&scores).into_iter().map(|own| own.0).filter(is_silent).collect()
+    }
+
+    /// Intervals in which one apiserver is away: it answers nothing while others go on.
+    ///
+    /// Of one that was away for less than two intervals none need be empty, and of one that is away at the end of what
+    /// was read its log may end there: clients show it that connect again, or ask the others.
+    fn away(&self, instance: usize, counts: &[f64], own: &Baseline) -> Vec<Range<usize>> {
+        let series = self.series;
+        let others = others(series, instance);
+        let rest = self.baseline(&others);
+        let expected = |at: usize| own.rate[at] * self.seconds[at];
+        let mut all = Vec::new();
+        for tiles in self.silent(counts, own, SHORTLY) {
+            let is_dead = |at: &usize| counts[*at] < DEAD * expected(*at);
+            let is_at_end = tiles.end == counts.len();
+            let first = tiles.clone().find(is_dead);
+            let last = tiles.clone().rev().find(is_dead);
+            let (tiles, is_shown) = match first.zip(last) {
+                // It is back when it answers again, though its clients may stay with the others.
+                Some((first, last)) => {
+                    (first.saturating_sub(1).max(tiles.start)..(last + 2).min(tiles.end), !is_at_end)
+                }
+                None if tiles.len() <= 2 => (tiles, false),
+                None => continue,
+            };
+            let span = edges(series, counts, &own.rate, 0.0, &tiles);
+            let is_shown = is_shown
+                || reconnect(series, span.0)
+                || !is_at_end && reconnect(series, span.1)
+                || is_at_end && is_taken_over(series, instance, span);
+            let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * self.seconds[*at]).count();
+            if is_shown && 2 * alive >= tiles.len() {
+                all.push(tiles);
+            }
+        }
+        all
+    }
+
+    fn deviation(&self, signal: Signal, counts: &[f64], own: &Baseline, tiles: Range<usize>) -> Deviation {
+        let expected = |at: usize| (own.rate[at] * self.seconds[at]).max(1e-9);
+        let time: f64 = self.seconds[tiles.clone()].iter().sum();
+        Deviation {
+            signal,
+            source: self.series.source,
+            span: edges(self.series, counts, &own.rate, 0.0, &tiles),
+            slack: self.series.grid.tile,
+            level: counts[tiles.clone()].iter().sum::<f64>() / time.max(0.1),
+            baseline: own.rate[tiles.start],
+            weight: tiles.map(|at| (1.0 - counts[at] / expected(at)).max(0.0)).sum(),
+        }
+    }
+}
+
+/// Requests by interval.
+pub(super) fn all_requests(series: &RequestSeries) -> Vec<f64> {
+    series.tiles.iter().map(|tile| tile.all().requests).collect()
+}
+
+/// Requests to all apiservers but one.
+fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
+    let mut others = vec![0.0; series.tiles.len()];
+    for (_, counts) in series.by_instance.iter().enumerate().filter(|(place, _)| *place != instance) {
+        others.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    others
+}
+
+/// The typical number a second.
+fn typical(series: &RequestSeries, counts: &[f64]) -> f64 {
+    let rate = |(at, count): (usize, &f64)| count / series.grid.seconds(at).max(0.1);
+    median(&mut counts.iter().enumerate().map(rate).collect::<Vec<f64>>()).unwrap_or(0.0)
+}
+
+/// Requests within a time by those that are usual; `None` where intervals that lie wholly within it are less than half
+/// of it.
+pub(super) fn part_of_usual(series: &RequestSeries, counts: &[f64], span: Span) -> Option<f64> {
+    let grid = series.grid;
+    let within = (0..counts.len()).filter(|at| span.0 <= grid.start(*at) && grid.start(at + 1) <= span.1);
+    let (count, seconds) =
+        within.fold((0.0, 0.0), |(count, seconds), at| (count + counts[at], seconds + grid.seconds(at)));
+    (seconds * 2.0 >= (span.1 - span.0) as f64 / SECOND as f64)
+        .then(|| count / (typical(series, counts) * seconds).max(1.0))
+}
+
+/// Whether other apiservers answer what one of them would have answered: a third of it, or more, and more than they
+/// answer in nearly all other intervals.
+pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) -> bool {
+    let (grid, others) = (log.grid, others(log, instance));
+    let [missing, usual] = [&log.by_instance[instance], &others].map(|counts| typical(log, counts));
+    let Some(now) = part_of_usual(log, &others, span).map(|part| part * usual) else { return false };
+    let is_outside = |at: &usize| grid.start(at + 1) <= span.0 || grid.start(*at) >= span.1;
+    let rates = (0..others.len()).filter(is_outside).map(|at| others[at] / grid.seconds(at).max(0.1));
+    now - usual >= TAKEN_OVER * missing && now > quantile(rates.collect(), NEARLY_ALL).unwrap_or(0.0)
+}
+
+/// Whether many more watches than usual start within 30 s of a moment, and not by a few clients only, which may have
+/// started themselves.
+pub(super) fn reconnect(series: &RequestSeries, at: Micros) -> bool {
+    let (grid, len) = (series.grid, series.tiles.len());
+    let is_its = |place: &usize| grid.start(place + 1) > at - grid.tile && grid.start(*place) < at + RECONNECTS;
+    let (Some(first), Some(last)) = ((0..len).find(is_its), (0..len).rev().find(is_its)) else { return false };
+    let within = first..last + 1;
+    let sum = |range: Range<usize>| series.tiles[range].iter().map(|tile| tile.watches).sum::<f64>();
+    let callers = |range: Range<usize>| series.watching[range].iter().flatten().collect::<BTreeSet<_>>().len();
+    // Watches that ended by their timeouts start again at times of their own, and some minutes after a start at many.
+    let others = (0..len.saturating_sub(within.len() - 1)).map(|from| from..from + within.len());
+    let others = others.filter(|own| own.end <= within.start || own.start >= within.end).map(sum).collect();
+    let usual = quantile(others, NEARLY_ALL).unwrap_or(0.0);
+    let (after, of) = (sum(within.clone()), callers(within));
+    // Pages do not say who.
+    let are_many =
+        series.source == Source::Metrics || of >= MIN_WATCHERS && of as f64 >= WATCHERS * callers(0..len) as f64;
+    are_many && after >= MIN_WATCHES && after >= WATCHES_TIMES * usual
+}
