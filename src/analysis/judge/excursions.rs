@@ -25,7 +25,10 @@ const MAX_Z: f64 = 8.0;
 /// An excursion that pauses for longer than this is two, in µs.
 const PAUSE: Micros = 30 * SECOND;
 /// An excursion's sum of scores is at least this: two intervals far out, or more that are less so.
-const MIN_SCORE: f64 = 5.0;
+const MIN_SCORE: f64 = 8.0;
+/// The same of long intervals, each of which holds more.
+const MIN_SCORE_LONG: f64 = 5.0;
+const LONG: Micros = 30 * SECOND;
 
 /// A part of a series that lies above its baseline.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +110,7 @@ pub fn excursions(counts: &[f64], seconds: &[f64], tile: Micros) -> Vec<Excursio
         .into_iter()
         .flat_map(|(tiles, _)| parts(&scores, tiles, pause))
         .map(|tiles| (tiles.clone(), scores[tiles].iter().sum::<f64>()))
-        .filter(|(_, score)| *score >= MIN_SCORE)
+        .filter(|(_, score)| *score >= if tile < LONG { MIN_SCORE } else { MIN_SCORE_LONG })
         .map(|(tiles, score)| {
             let rate = |tiles: Range<usize>| {
                 let time: f64 = seconds[tiles.clone()].iter().sum();
