@@ -97,15 +97,19 @@ def fit_blind(start, weights, rows, best):
     weight = numpy.array([own["weight"] * (1.0 if own["key"] in best else REST) for own in rows])
 
     def loss(w):
-        all_odds = odds + w[0]
-        p = 1 / (1 + numpy.exp(-all_odds))
-        value = (weight * (numpy.logaddexp(0, all_odds) - y * all_odds)).sum() + 0.5 * ((w[0] - start) / SPREAD) ** 2
-        return value, numpy.array([(weight * (p - y)).sum() + (w[0] - start) / SPREAD**2])
+        value, slope = misfit(odds + w[0], y, weight)
+        return value + 0.5 * ((w[0] - start) / SPREAD) ** 2, numpy.array([slope.sum() + (w[0] - start) / SPREAD**2])
 
     return minimize(loss, [start], jac=True, bounds=[(None, 0)], method="L-BFGS-B").x[0]
 
 
+def misfit(odds, y, weight):
+    """How badly log-odds say what is right, and how that changes with each of them."""
+    return (weight * (numpy.logaddexp(0, odds) - y * odds)).sum(), weight * (1 / (1 + numpy.exp(-odds)) - y)
+
+
 def fit_rounds(prior, candidates):
+    """Weights by kind; which candidate is the first of its episode follows from those of the round before."""
     weights = fit_once(prior, candidates, {own["key"]: own["weight"] for own in candidates})
     for _ in range(1, ROUNDS):
         first = {own["key"] for _, own in firsts(weights, candidates).values()}
@@ -134,11 +138,10 @@ def fit_once(prior, candidates, weight_of):
 
         def loss(w):
             odds = x @ w
-            value = (weight * (numpy.logaddexp(0, odds) - y * odds)).sum() + 0.5 * (((w - start) / spread) ** 2).sum()
-            p = 1 / (1 + numpy.exp(-odds))
+            value, by_odds = misfit(odds, y, weight)
             above = max(odds[-1] - HIGHEST_OF_NOTHING, 0.0)
-            slope = x.T @ (weight * (p - y)) + (w - start) / spread**2
-            return value + TOO_HIGH * above**2, slope + 2 * TOO_HIGH * above * x[-1]
+            value += 0.5 * (((w - start) / spread) ** 2).sum() + TOO_HIGH * above**2
+            return value, x.T @ by_odds + (w - start) / spread**2 + 2 * TOO_HIGH * above * x[-1]
 
         bounds = [(None, HIGHEST_BIAS) if name == "bias" else (0, None) if w > 0 else (None, 0) for name, w in zip(names, start)]
         fitted[kind] = dict(zip(names, minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x))

@@ -199,7 +199,7 @@ fn loads(series: &RequestSeries) -> Vec<Deviation> {
         }
     };
     let of = |value: &dyn Fn(&Tile) -> f64| series.tiles.iter().map(value).collect::<Vec<f64>>();
-    add(Signal::Requests, &of(&|tile| tile.all().requests), MIN_RATE);
+    add(Signal::Requests, &series.requests(), MIN_RATE);
     add(Signal::Lists, &of(&|tile| tile.felt[1].requests), MIN_RATE);
     add(Signal::Writes, &of(&|tile| tile.felt[2].requests), MIN_RATE);
     // Work is in seconds: in units of what a typical request takes, it is counted as requests are.

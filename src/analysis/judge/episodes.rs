@@ -2,7 +2,7 @@
 
 use super::holes;
 use super::series::RequestSeries;
-use super::signals::{Deviation, Signal};
+use super::signals::{Deviation, Signal, near, overlap};
 use super::vitals::{Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -58,14 +58,6 @@ impl Draft {
     fn new(own: Deviation, grade: Grade) -> Self {
         Self { span: own.span, slack: own.slack, state: State::Ended, grade, deviations: vec![own] }
     }
-}
-
-fn overlap(a: Span, b: Span) -> Micros {
-    (a.1.min(b.1) - a.0.max(b.0)).max(0)
-}
-
-fn near(a: Span, b: Span, by: Micros) -> bool {
-    a.0 <= b.1 + by && b.0 <= a.1 + by
 }
 
 fn belongs(a: Span, b: Span) -> bool {

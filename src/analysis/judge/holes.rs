@@ -2,10 +2,9 @@
 //! the same in that log. What follows shows which it was.
 
 use super::series::{RequestSeries, quantile};
-use super::signals::{Deviation, Signal};
-use super::stops::{all_requests, is_taken_over, part_of_usual, reconnect};
+use super::signals::{Deviation, Signal, near, overlap};
+use super::stops::{NEARLY_ALL, is_taken_over, part_of_usual, reconnect};
 use super::vitals::{Vital, Vitals};
-use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeSet;
@@ -14,7 +13,6 @@ use std::collections::BTreeSet;
 const GOES_ON: f64 = 0.5;
 /// Slow requests behind a silence are its consequence from so many times those of nearly all other intervals on.
 const SLOWER_TIMES: f64 = 2.0;
-const NEARLY_ALL: f64 = 0.9;
 /// Who waits for an apiserver does so for half of the time that it answers nobody, within bounds, s.
 const MIN_WAIT_S: f64 = 1.0;
 const MAX_WAIT_S: f64 = 10.0;
@@ -40,7 +38,7 @@ pub(super) fn without_uncounted(
             pages.by_instance.len() > 1
                 && pages.by_instance.iter().all(|counts| part_of_usual(pages, counts, own.span) >= Some(GOES_ON))
         }
-        _ => part_of_usual(pages, &all_requests(pages), own.span) >= Some(GOES_ON),
+        _ => part_of_usual(pages, &pages.requests(), own.span) >= Some(GOES_ON),
     };
     let is_hole = |own: &Deviation| {
         is_uncounted(own, series, vitals)
@@ -60,19 +58,19 @@ pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSerie
         return false;
     }
     let pages = series.iter().find(|own| own.source == Source::Metrics);
-    if pages.and_then(|pages| part_of_usual(pages, &all_requests(pages), own.span)).is_some_and(|part| part < GOES_ON) {
+    if pages.and_then(|pages| part_of_usual(pages, &pages.requests(), own.span)).is_some_and(|part| part < GOES_ON) {
         return false;
     }
-    let log = || series.iter().filter(|own| own.source == Source::Audit);
-    match own.signal {
-        // Its clients go to the others at once.
+    let reconnect_at = |at: Micros| series.iter().any(|series| reconnect(series, at));
+    // Clients of one of several go to the others at once.
+    let is_elsewhere = match own.signal {
         Signal::Away(instance) => {
-            let is_it = |own: &&RequestSeries| own.by_instance.len() > instance;
-            !series.iter().any(|series| reconnect(series, own.span.0) || reconnect(series, own.span.1))
-                && !log().filter(is_it).any(|log| is_taken_over(log, instance, own.span))
+            let log = series.iter().find(|series| series.source == own.source);
+            reconnect_at(own.span.0) || log.is_some_and(|log| is_taken_over(log, instance, own.span))
         }
-        _ => !series.iter().any(|series| reconnect(series, own.span.1)),
-    }
+        _ => false,
+    };
+    !is_elsewhere && !reconnect_at(own.span.1)
 }
 
 /// Whether an episode is a part of the log that is missing, as far as anything shows.
@@ -83,11 +81,10 @@ pub(super) fn are_holes(deviations: &[Deviation]) -> bool {
 /// Whether requests failed or were throttled near a silence, waited for as long as it lasted, or pages show that an
 /// apiserver was away.
 fn has_consequence(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
-    let is_near = |other: &Deviation| other.span.0 <= own.span.1 + NEAR && own.span.0 <= other.span.1 + NEAR;
     let is_away = |other: &Deviation| other.signal.is_away() && other.source == Source::Metrics;
-    let is_slow = series.iter().any(|series| waited(series, own.span) || is_slower_behind(series, own.span.1));
-    let is_impact = |other: &Deviation| other.is_impact() && (is_slow || !matches!(other.signal, Signal::Slow(_)));
-    all.iter().any(|other| is_near(other) && (is_away(other) || is_impact(other)))
+    let is_slow = || series.iter().any(|series| waited(series, own.span) || is_slower_behind(series, own.span.1));
+    let is_impact = |other: &Deviation| other.is_impact() && (!matches!(other.signal, Signal::Slow(_)) || is_slow());
+    all.iter().any(|other| near(other.span, own.span, NEAR) && (is_away(other) || is_impact(other)))
 }
 
 /// Whether more requests are slow just behind a silence than in nearly all other intervals: an apiserver that starts is
@@ -107,17 +104,15 @@ fn waited(series: &RequestSeries, span: Span) -> bool {
     let least = (length / 2.0).clamp(MIN_WAIT_S, MAX_WAIT_S);
     let grid = series.grid;
     let is_its = |at: &usize| grid.start(at + 1) > span.0 && grid.start(*at) < span.1 + NEAR;
-    (0..series.tiles.len()).filter(is_its).map(|at| series.tiles[at].latency.from(least)).sum::<f64>() >= MIN_WAITED
+    (0..series.tiles.len()).filter(is_its).map(|at| series.tiles[at].latency.at_least(least)).sum::<f64>() >= MIN_WAITED
 }
 
 /// Whether no page of an apiserver was to be had meanwhile, or it started then.
 fn is_away_by_pages(own: &Deviation, vitals: Option<&Vitals>) -> bool {
     let Some(vitals) = vitals else { return false };
-    let (from, to) = (own.span.0 - NEAR, own.span.1 + NEAR);
     let mut gaps = vitals.of(Vital::Unreachable).flat_map(|course| &course.points);
-    let mut starts = vitals.starts.iter().filter(|start| start.component == Component::Apiserver);
-    gaps.any(|gap| gap.span.0 < own.span.1 && own.span.0 < gap.span.1)
-        || starts.any(|start| (from..to).contains(&start.at))
+    let mut starts = vitals.apiserver_starts((own.span.0 - NEAR, own.span.1 + NEAR));
+    gaps.any(|gap| overlap(gap.span, own.span) > 0) || starts.next().is_some()
 }
 
 /// Whether all of several apiservers started one after another around a silence of pages: what a process answers before
@@ -125,25 +120,22 @@ fn is_away_by_pages(own: &Deviation, vitals: Option<&Vitals>) -> bool {
 fn is_uncounted(own: &Deviation, series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {
     let pages = series.iter().find(|series| series.source == Source::Metrics);
     let (Some(vitals), Some(pages)) = (vitals, pages.filter(|_| own.source == Source::Metrics)) else { return false };
-    let (from, to) = (own.span.0 - pages.grid.tile, own.span.1 + pages.grid.tile);
-    let its = vitals.starts.iter().filter(|start| (from..to).contains(&start.at));
-    let of = its.filter(|start| start.component == Component::Apiserver).map(|start| start.instance.as_str());
+    let its = vitals.apiserver_starts((own.span.0 - pages.grid.tile, own.span.1 + pages.grid.tile));
+    let started: BTreeSet<&str> = its.map(|start| start.instance.as_str()).collect();
     let count = pages.by_instance.len();
-    own.signal.is_stop() && count > 1 && of.collect::<BTreeSet<&str>>().len() >= count
+    own.signal.is_stop() && count > 1 && started.len() >= count
 }
 
 /// Whether hardly anything is in an audit log, or in that of one apiserver: where writes alone stop, reads show that
 /// the log goes on.
 fn is_of_log(own: &Deviation, all: &[Deviation]) -> bool {
-    let length = |(from, to): Span| (to - from).max(0);
-    let both = |other: &Deviation| (own.span.0.max(other.span.0), own.span.1.min(other.span.1));
     let is_silence = |other: &Deviation| other.source == Source::Audit && other.signal == Signal::Silence;
     own.source == Source::Audit
         && match own.signal {
             Signal::Silence | Signal::Away(_) => true,
-            Signal::WritesStop => {
-                all.iter().any(|other| is_silence(other) && 2 * length(both(other)) >= length(own.span))
-            }
+            Signal::WritesStop => all
+                .iter()
+                .any(|other| is_silence(other) && 2 * overlap(other.span, own.span) >= own.span.1 - own.span.0),
             _ => false,
         }
 }

@@ -78,7 +78,7 @@ impl Latencies {
     }
 
     /// How many took this long or longer, to within a bucket.
-    pub fn from(&self, seconds: f64) -> f64 {
+    pub fn at_least(&self, seconds: f64) -> f64 {
         self.counts[bucket(seconds as f32)..].iter().map(|count| f64::from(*count)).sum()
     }
 
@@ -385,9 +385,19 @@ impl RequestSeries {
         tile.work += (row.requests - row.throttled).max(0.0) * self.prices[row.kind];
     }
 
+    /// Requests by interval; without long-running ones.
+    pub fn requests(&self) -> Vec<f64> {
+        self.tiles.iter().map(|tile| tile.all().requests).collect()
+    }
+
     /// The typical number of requests a second.
     pub fn typical_rate(&self) -> f64 {
-        let rate = |(at, tile): (usize, &Tile)| tile.all().requests / self.grid.seconds(at).max(0.1);
-        median(&mut self.tiles.iter().enumerate().map(rate).collect::<Vec<f64>>()).unwrap_or(0.0)
+        self.typical_of(&self.requests())
+    }
+
+    /// The typical number a second of what is counted by interval.
+    pub fn typical_of(&self, counts: &[f64]) -> f64 {
+        let rate = |(at, count): (usize, &f64)| count / self.grid.seconds(at).max(0.1);
+        median(&mut counts.iter().enumerate().map(rate).collect::<Vec<f64>>()).unwrap_or(0.0)
     }
 }

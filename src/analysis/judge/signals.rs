@@ -139,6 +139,16 @@ impl Deviation {
     }
 }
 
+/// How long two times are one, in µs.
+pub(super) fn overlap(a: Span, b: Span) -> Micros {
+    (a.1.min(b.1) - a.0.max(b.0)).max(0)
+}
+
+/// Whether two times lie no further apart than `by`, in µs.
+pub(super) fn near(a: Span, b: Span, by: Micros) -> bool {
+    a.0 <= b.1 + by && b.0 <= a.1 + by
+}
+
 /// Where within its first and last interval a deviation begins and ends: as far as these intervals are like those
 /// inside, and the ones next to them.
 pub(super) fn edges(series: &RequestSeries, counts: &[f64], base: &[f64], level: f64, tiles: &Range<usize>) -> Span {

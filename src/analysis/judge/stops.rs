@@ -3,7 +3,6 @@
 use super::excursions::{Baseline, baseline, maximal};
 use super::series::{RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
-use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeSet;
@@ -25,7 +24,7 @@ const MIN_SILENCE_S: f64 = 8.0;
 /// Within this time clients have connected again, in µs.
 const RECONNECTS: Micros = 30 * SECOND;
 /// What is more than in this part of all other intervals is no chance.
-const NEARLY_ALL: f64 = 0.9;
+pub(super) const NEARLY_ALL: f64 = 0.9;
 /// Clients that lost their connections start so many times the watches that are usual, and so many at least.
 const WATCHES_TIMES: f64 = 3.0;
 const MIN_WATCHES: f64 = 20.0;
@@ -39,7 +38,7 @@ const TAKEN_OVER: f64 = 1.0 / 3.0;
 pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
     let clock = Clock { series, seconds: seconds(series), of_baseline: seconds_of_baseline(series) };
     let mut all = Vec::new();
-    let total = all_requests(series);
+    let total = series.requests();
     let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
     for (signal, counts) in [(Signal::Silence, &total), (Signal::WritesStop, &writes)] {
         let base = clock.baseline(counts);
@@ -153,11 +152,6 @@ impl Clock<'_> {
     }
 }
 
-/// Requests by interval.
-pub(super) fn all_requests(series: &RequestSeries) -> Vec<f64> {
-    series.tiles.iter().map(|tile| tile.all().requests).collect()
-}
-
 /// Requests to all apiservers but one.
 fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
     let mut others = vec![0.0; series.tiles.len()];
@@ -165,12 +159,6 @@ fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
         others.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     others
-}
-
-/// The typical number a second.
-fn typical(series: &RequestSeries, counts: &[f64]) -> f64 {
-    let rate = |(at, count): (usize, &f64)| count / series.grid.seconds(at).max(0.1);
-    median(&mut counts.iter().enumerate().map(rate).collect::<Vec<f64>>()).unwrap_or(0.0)
 }
 
 /// Requests within a time by those that are usual; `None` where intervals that lie wholly within it are less than half
@@ -181,14 +169,14 @@ pub(super) fn part_of_usual(series: &RequestSeries, counts: &[f64], span: Span) 
     let (count, seconds) =
         within.fold((0.0, 0.0), |(count, seconds), at| (count + counts[at], seconds + grid.seconds(at)));
     (seconds * 2.0 >= (span.1 - span.0) as f64 / SECOND as f64)
-        .then(|| count / (typical(series, counts) * seconds).max(1.0))
+        .then(|| count / (series.typical_of(counts) * seconds).max(1.0))
 }
 
 /// Whether other apiservers answer what one of them would have answered: a third of it, or more, and more than they
 /// answer in nearly all other intervals.
 pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) -> bool {
     let (grid, others) = (log.grid, others(log, instance));
-    let [missing, usual] = [&log.by_instance[instance], &others].map(|counts| typical(log, counts));
+    let [missing, usual] = [&log.by_instance[instance], &others].map(|counts| log.typical_of(counts));
     let Some(now) = part_of_usual(log, &others, span).map(|part| part * usual) else { return false };
     let is_outside = |at: &usize| grid.start(at + 1) <= span.0 || grid.start(*at) >= span.1;
     let rates = (0..others.len()).filter(is_outside).map(|at| others[at] / grid.seconds(at).max(0.1));

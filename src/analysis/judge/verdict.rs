@@ -10,7 +10,6 @@ use super::requests::{Class, Kind, Requests};
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal};
 use super::vitals::{Start, Vitals};
-use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
 use crate::model::time::{Micros, SECOND, Span};
@@ -233,10 +232,8 @@ fn holes_in(draft: &Draft, requests: &[&dyn Requests]) -> Vec<String> {
 
 /// Apiservers that started within, or in the two minutes before.
 fn starts(vitals: Option<&Vitals>, (from, to): Span) -> Vec<Start> {
-    let all = vitals.into_iter().flat_map(|vitals| &vitals.starts);
-    let is_its =
-        |start: &&Start| start.component == Component::Apiserver && (from - 120 * SECOND..to).contains(&start.at);
-    all.filter(is_its).cloned().collect()
+    let all = vitals.into_iter().flat_map(|vitals| vitals.apiserver_starts((from - 120 * SECOND, to)));
+    all.cloned().collect()
 }
 
 fn same(a: &Deviation, b: &Deviation) -> bool {

@@ -130,6 +130,12 @@ impl Vitals {
         self.courses.iter().filter(move |course| course.vital == vital)
     }
 
+    /// Apiservers that started within a time.
+    pub fn apiserver_starts(&self, (from, to): Span) -> impl Iterator<Item = &Start> {
+        let is_its = move |start: &&Start| start.component == Component::Apiserver && (from..to).contains(&start.at);
+        self.starts.iter().filter(is_its)
+    }
+
     /// The mean of a vital over a time, over all courses that `accept` takes, and of how many events; points count by
     /// the part of them that lies within. `None` where there is no point.
     pub fn mean(&self, vital: Vital, (from, to): Span, accept: impl Fn(&Course) -> bool) -> Option<(f64, f64)> {

@@ -227,21 +227,24 @@ impl View<'_> {
                 reads = [reads[0] + count.errors, reads[1] + count.requests];
             }
         }
-        let part = |own: &[f64; 2]| own[0] / own[1].max(1.0);
-        let by_resource = self.writes(|count| count.errors);
-        let most = by_resource.values().filter(|own| own[1] >= MIN_WRITES).map(part).max_by(f64::total_cmp)?;
-        Some((most - part(&reads)).max(0.0))
+        let [most, _] = self.failed_writes()?;
+        Some((part(most) - part(reads)).max(0.0))
     }
 
-    /// The same of the other resources together: a webhook is asked about some, and the store is all of theirs.
+    /// The part of the writes of all other resources that fail: a webhook is asked about some, and the store is all of
+    /// theirs.
     fn failing_all(&self) -> Option<f64> {
-        let part = |own: &[f64; 2]| own[0] / own[1].max(1.0);
+        let [_, rest] = self.failed_writes()?;
+        (rest[1] >= MIN_WRITES).then(|| part(rest))
+    }
+
+    /// Writes of the resource of which most fail, and of all others: how many fail, and how many there are.
+    fn failed_writes(&self) -> Option<[[f64; 2]; 2]> {
         let by_resource = self.writes(|count| count.errors);
-        let most =
-            by_resource.values().filter(|own| own[1] >= MIN_WRITES).max_by(|a, b| part(a).total_cmp(&part(b)))?;
-        let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
-        let rest = [sums[0] - most[0], sums[1] - most[1]];
-        (rest[1] >= MIN_WRITES).then(|| part(&rest))
+        let enough = by_resource.values().copied().filter(|own| own[1] >= MIN_WRITES);
+        let most = enough.max_by(|a, b| part(*a).total_cmp(&part(*b)))?;
+        let all = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
+        Some([most, [all[0] - most[0], all[1] - most[1]]])
     }
 
     /// Whether there are reads, which show whether they wait, too, and who asks for much.
@@ -263,6 +266,11 @@ pub struct Case<'c> {
     pub baseline: Span,
     /// Dangerous operations.
     pub operations: &'c [Operation],
+}
+
+/// Of something its part: how many, of how many.
+fn part([some, all]: [f64; 2]) -> f64 {
+    some / all.max(1.0)
 }
 
 fn ln_times(now: f64, was: f64, noise: f64) -> f64 {

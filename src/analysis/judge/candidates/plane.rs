@@ -1,6 +1,6 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, View, ln_times};
+use super::{BEFORE, Candidate, Case, Feature, View, ln_times};
 use crate::analysis::judge::profile::{Count, Profile};
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::{Deviation, Signal};
@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
 const AS_FAST: f64 = 0.35;
+/// Where this part of the requests fails, they are answered.
+const MUCH_FAILED: f64 = 0.2;
 
 /// etcd is slow, stands still, or has no leader.
 pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
@@ -175,8 +177,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     let mut begins = aways.map(|own| own.span.0).min();
     let mut is_started = false;
     if let Some(vitals) = case.vitals {
-        let starts = vitals.starts.iter().filter(|own| own.component == Component::Apiserver);
-        let start = starts.filter(|own| (from..to).contains(&own.at)).min_by_key(|own| own.at);
+        let start = vitals.apiserver_starts((from, to)).min_by_key(|own| own.at);
         if let Some(start) = start {
             let gone = vitals.of(Vital::Unreachable).filter(|own| own.instance == start.instance);
             let gone = gone.flat_map(|own| &own.points).map(|point| point.span.0);
@@ -196,16 +197,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     if let Some((source, _)) = away {
         candidate = candidate.with("away", source, 1.0 - late);
     }
-    let is_only = view.source() == Source::Audit && view.requests.instances().len() < 2;
-    if is_only {
-        // That its log is missing would look the same, but for those who connect again.
-        let came_back = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1);
-        let came_back = case.draft.deviations.iter().any(came_back);
-        // What is away does not answer with errors either.
-        let failed = view.within.tiles.errors / view.within.tiles.requests.max(1.0);
-        let came_back = if came_back { (1.0 - 5.0 * failed).max(0.0) } else { 0.0 };
-        candidate = candidate.with("came_back", Source::Audit, came_back);
-    }
+    candidate.features.extend(came_back(case, view));
     if is_started {
         candidate = candidate.with("started", Source::Metrics, 1.0 - late);
     }
@@ -227,6 +219,18 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         );
     }
     Some(candidate.with("writes_stop", view.source(), case.stops()))
+}
+
+/// Whether the only apiserver of the logs was silent and clients reconnected then: that its log is missing would look
+/// the same but for these. As far as it does not answer with errors, which what is away can't.
+fn came_back(case: &Case<'_>, view: &View<'_>) -> Option<Feature> {
+    if view.source() != Source::Audit || view.requests.instances().len() > 1 {
+        return None;
+    }
+    let is_it = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1);
+    let failed = view.within.tiles.errors / view.within.tiles.requests.max(1.0);
+    let value = if case.draft.deviations.iter().any(is_it) { (1.0 - failed / MUCH_FAILED).max(0.0) } else { 0.0 };
+    Some(Feature { name: "came_back", value, source: Source::Audit })
 }
 
 /// How far something began after its episode: from 20 s on, and wholly from a minute on.
