@@ -304,6 +304,9 @@ fn smallest(counts: &[(Symbol, u32)], keys: &Keys) -> Vec<u64> {
 }
 
 impl Row for Sources {
+    // Of a sketch that is added to another the heaviest are kept, time and again.
+    const IS_ORDERED: bool = true;
+
     fn merge(&mut self, other: Self, keys: &Keys) {
         self.requests += other.requests;
         // As most rows of stored roll-ups are met.
@@ -311,26 +314,25 @@ impl Row for Sources {
             self.set = other.set;
             return;
         }
-        let add = |a: Counts, b: Counts| {
-            let mut sums = SourceSet::default();
-            a.into_iter().chain(b).for_each(|(source, count)| sums.count(source, count));
-            sums
-        };
-        self.set = match (Self::pairs(std::mem::take(&mut self.set)), Self::pairs(other.set)) {
-            (Ok(mine), Ok(theirs)) => add(mine, theirs),
-            (mine, theirs) => {
-                let sketch = |set: Result<Counts, (Vec<u64>, Counts)>| {
-                    set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts))
-                };
-                let ((mut hashes, mine), (more, theirs)) = (sketch(mine), sketch(theirs));
-                hashes.extend(more);
-                hashes.sort_unstable();
-                hashes.dedup();
-                hashes.truncate(EXACT);
-                let counts = Self::pairs(add(mine, theirs)).unwrap_or_default();
-                SourceSet::Sketch { smallest: hashes, heaviest: heaviest(counts, keys) }
+        let theirs = match (&self.set, Self::pairs(other.set)) {
+            // In place: a folded tile adds hundreds of rows to that of all others, which grows large.
+            (SourceSet::Open(_) | SourceSet::Exact(_), Ok(theirs)) => {
+                return theirs.into_iter().for_each(|(source, count)| self.set.count(source, count));
             }
+            (_, theirs) => theirs,
         };
+        let sketch = |set: Result<Counts, (Vec<u64>, Counts)>| {
+            set.map_or_else(|sketch| sketch, |counts| (smallest(&counts, keys), counts))
+        };
+        let ((mut hashes, mine), (more, theirs)) = (sketch(Self::pairs(std::mem::take(&mut self.set))), sketch(theirs));
+        hashes.extend(more);
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes.truncate(EXACT);
+        let mut sums = SourceSet::default();
+        mine.into_iter().chain(theirs).for_each(|(source, count)| sums.count(source, count));
+        let counts = Self::pairs(sums).unwrap_or_default();
+        self.set = SourceSet::Sketch { smallest: hashes, heaviest: heaviest(counts, keys) };
     }
 
     fn count(&self) -> u64 {

@@ -67,6 +67,8 @@ pub const PULSE_DELAY: Micros = 180 * SECOND;
 
 /// What a row holds beside its key.
 pub trait Row: Default {
+    /// Whether what comes out depends on the order in which rows are added.
+    const IS_ORDERED: bool = false;
     /// Adds another's.
     fn merge(&mut self, other: Self, keys: &Keys);
     /// By what rows are ranked when a tile is folded.
@@ -155,13 +157,19 @@ impl<V: Row> Rows<V> {
         let others = self.rows.iter().filter(|(key, _)| *key == OTHER_KEY).count();
         if self.rows.len() - others > limit {
             let rank = |row: &(u64, V)| (row.0 != OTHER_KEY, std::cmp::Reverse(row.1.count()));
-            self.rows.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| V::order(keys, a.0, b.0)));
-            let rest = self.rows.split_off(limit + others);
-            // It sorts first, if there is one.
-            if others == 0 {
-                self.rows.insert(0, (OTHER_KEY, V::default()));
+            let order = |a: &(u64, V), b: &(u64, V)| rank(a).cmp(&rank(b)).then_with(|| V::order(keys, a.0, b.0));
+            if V::IS_ORDERED {
+                self.rows.sort_unstable_by(order);
+            } else {
+                // Most rows of a large tile are of one request, and comparing texts is what costs.
+                self.rows.select_nth_unstable_by(limit + others, order);
             }
-            let other = &mut self.rows[0].1;
+            let rest = self.rows.split_off(limit + others);
+            let place = self.rows.iter().position(|(key, _)| *key == OTHER_KEY).unwrap_or_else(|| {
+                self.rows.push((OTHER_KEY, V::default()));
+                self.rows.len() - 1
+            });
+            let other = &mut self.rows[place].1;
             rest.into_iter().for_each(|(_, row)| other.merge(row, keys));
         }
         self.rows.iter_mut().for_each(|(_, row)| row.close(keys));
