@@ -127,7 +127,8 @@ fn own(requests: &[&dyn Requests], ready: &Ready, input: Input) -> Vec<Found> {
             episode::Grade::Outage => Grade::Outage,
             episode::Grade::Incident => Grade::Incident,
             episode::Grade::Degraded => Grade::Degraded,
-            episode::Grade::Surge => Grade::Surge,
+            // Of windows that somebody names, which none is here.
+            episode::Grade::Surge | episode::Grade::None => Grade::Surge,
         },
         causes: own.causes.into_iter().map(cause).collect(),
     };

@@ -308,15 +308,16 @@ impl Load {
         episodes
     }
 
-    /// What episodes come to: a surge that nobody noticed is no incident, unless somebody named it.
+    /// What episodes come to: a surge that nobody noticed is no incident, whoever named it.
     pub(crate) fn verdict(&self, episodes: &[Episode]) -> Verdict {
         match self.heaviest.and_then(|place| episodes.get(place)) {
             Some(own) => {
                 let Episode { from, to, confidence: score, is_given, .. } = *own;
                 let stretch = Stretch { from, to, score, is_given };
-                match own.grade == Grade::Surge && !is_given {
-                    true => Verdict::Surge(stretch),
-                    false => Verdict::Incident(stretch),
+                match own.grade {
+                    Grade::Outage | Grade::Incident | Grade::Degraded => Verdict::Incident(stretch),
+                    Grade::Surge => Verdict::Surge(stretch),
+                    Grade::None => Verdict::Named(stretch),
                 }
             }
             None if self.pulse.is_none() => Verdict::Unknown(

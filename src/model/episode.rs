@@ -15,10 +15,12 @@ pub enum Grade {
     Degraded,
     /// Load changed beyond noise, and nobody notices.
     Surge,
+    /// Nothing deviates: of a window that somebody named.
+    None,
 }
 
 impl Grade {
-    /// All, the gravest first.
+    /// All that are found, the gravest first.
     pub const ALL: [Self; 4] = [Self::Outage, Self::Incident, Self::Degraded, Self::Surge];
 
     /// What several of it are called in JSON.
@@ -28,6 +30,7 @@ impl Grade {
             Self::Incident => "incidents",
             Self::Degraded => "degraded",
             Self::Surge => "surges",
+            Self::None => "none",
         }
     }
 
@@ -38,6 +41,7 @@ impl Grade {
             Self::Incident => "incident",
             Self::Degraded => "degraded",
             Self::Surge => "surge",
+            Self::None => "none",
         }
     }
 
@@ -46,7 +50,7 @@ impl Grade {
         match self {
             Self::Outage | Self::Incident => Severity::Critical,
             Self::Degraded => Severity::Warning,
-            Self::Surge => Severity::Info,
+            Self::Surge | Self::None => Severity::Info,
         }
     }
 }

@@ -73,6 +73,8 @@ pub enum Verdict {
     Incident(Stretch),
     /// There was none, but load rose for a time.
     Surge(Stretch),
+    /// There was none in the window that somebody named.
+    Named(Stretch),
     /// There was none, and how it is known.
     Quiet(String),
     /// It can't be determined, and why.
@@ -83,7 +85,7 @@ impl Verdict {
     /// The window, if there is one.
     pub fn window(&self) -> Option<Span> {
         match self {
-            Self::Incident(stretch) | Self::Surge(stretch) => Some((stretch.from, stretch.to)),
+            Self::Incident(stretch) | Self::Surge(stretch) | Self::Named(stretch) => Some((stretch.from, stretch.to)),
             Self::Quiet(_) | Self::Unknown(_) => None,
         }
     }
@@ -93,7 +95,7 @@ impl Verdict {
         match self {
             Self::Incident(_) => "incident",
             Self::Surge(_) => "surge",
-            Self::Quiet(_) => "none",
+            Self::Named(_) | Self::Quiet(_) => "none",
             Self::Unknown(_) => "unknown",
         }
     }

@@ -519,11 +519,25 @@ fn a_quiet_window_that_is_named_has_no_culprit() {
         "json",
     ])
     .json(0);
-    for row in answer["rows"].as_array().unwrap() {
-        assert!(number(row, "confidence") < 0.25, "{row}");
-    }
-    assert!(answer["summary"][0].as_str().unwrap().contains("no likely cause found"), "{}", answer["summary"]);
+    assert_eq!((&answer["rows"], &answer["incident"]["verdict"]), (&json!([]), &json!("none")));
+    let own = &answer["episodes"][0];
+    assert_eq!((&own["grade"], &own["given"], &own["causes"]), (&json!("none"), &json!(true), &json!([])));
+    assert_eq!(answer["tables"]["phases"].as_array().map(|rows| rows.is_empty()), Some(false), "before, during, after");
+    assert!(
+        answer["summary"][0].as_str().unwrap().starts_with("NO INCIDENT FOUND in the 1m named"),
+        "{}",
+        answer["summary"]
+    );
     assert!(answer["summary"][1].as_str().unwrap().contains("as named"), "{}", answer["summary"]);
+    let window = ["--from", "2026-11-20T09:44:00Z", "--to", "2026-11-20T09:45:00Z"];
+    plimsoll(&[&["report", &sample("quiet"), "--fail-on", "critical"], &window[..]].concat()).exits(0);
+    let page = plimsoll(&[&["report", &sample("quiet"), "-o", "html"], &window[..]].concat()).stdout;
+    assert!(page.contains("No incident found") && !page.contains("incident begins"), "the page says so, too");
+    // All of the time: nothing is compared with nothing.
+    let whole = ["--from", "2026-11-20T09:42:07Z", "--to", "2026-11-20T09:46:27Z"];
+    let answer = plimsoll(&[&["report", &sample("quiet"), "-o", "json"], &whole[..]].concat()).json(0);
+    assert_eq!((&answer["rows"], &answer["incident"]["verdict"]), (&json!([]), &json!("none")));
+    assert!(answer["summary"][0].as_str().unwrap().contains("hardly any other time"), "{}", answer["summary"]);
 }
 
 /// Names that objects of every cluster have.

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Scores a judge on captures of which the truth is known.
 
-    score.py [--program plimsoll] [--forms bundle,loose,audit,metrics,writes] [--json | --features] CAPTURE...
+    score.py [--program plimsoll] [--forms bundle,loose,audit,metrics,writes] [--named] [--json | --features] CAPTURE...
 
 CAPTURE is a folder or a .tar.zst with a truth.json. Each is given as a bundle, as loose files without bundle.yaml, as
 audit logs alone and as metrics pages alone; `writes` (not by default) are audit logs whose policy leaves out reads. The program is called as `PROGRAM report SOURCE -o json` and answers with
 `episodes` (docs/judge.md). An episode is found if overlap / union is 0.5 or more, or if both ends are right: within
 20 s (two intervals of the captures). Its cause is right if the kind is one of those below, and the client is the one
-that did it, where one did and the form can name it. --features writes what was measured of each candidate, for fit.py.
+that did it, where one did and the form can name it. --named names the true window of each episode, and of quiet captures the middle third:
+then the grade and the cause are what is judged. --features writes what was measured of each candidate, for fit.py.
 """
 import argparse
 import csv
@@ -100,14 +101,22 @@ def without_reads(audit, to):
         out.write_bytes(b"".join(line for line in lines if json.loads(line)["verb"] in WRITES))
 
 
-def judge(program, source):
-    ran = subprocess.run([program, "report", str(source), "-o", "json"], capture_output=True, text=True)
+def judge(program, source, window=()):
+    named = [word for flag, at in zip(("--from", "--to"), window) for word in (flag, at)]
+    ran = subprocess.run([program, "report", str(source), "-o", "json", *named], capture_output=True, text=True)
     if ran.returncode not in (0, 3) or not ran.stdout:
         raise SystemExit(f"{program} report {source}: {ran.stderr.strip()}")
-    return json.loads(ran.stdout)["episodes"]
+    return json.loads(ran.stdout)
 
 
-def score(program, capture, forms):
+def middle(document):
+    """The middle third of what was read."""
+    first, last = (seconds(document["window"][end]) for end in ("from", "to"))
+    stamp = lambda at: datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+    return stamp(first + (last - first) / 3), stamp(last - (last - first) / 3)
+
+
+def score(program, capture, forms, are_named=False):
     """One row for each form of a capture."""
     home = pathlib.Path(tempfile.mkdtemp())
     try:
@@ -124,8 +133,11 @@ def score(program, capture, forms):
             without_reads(loose / "audit", home / "writes")
         sources = {"writes": home / "writes", "bundle": bundle, "loose": loose, "audit": loose / "audit", "metrics": loose / "metrics"}
         for form in forms:
-            found = judge(program, sources[form])
-            wanted = truth.get("episodes", [])
+            document = judge(program, sources[form])
+            found, wanted = document["episodes"], truth.get("episodes", [])
+            if are_named:
+                windows = [(own["from"], own["to"]) for own in wanted] or [middle(document)]
+                found = [judge(program, sources[form], window)["episodes"][0] for window in windows]
             row = {"capture": truth["name"], "form": form, "quiet": bool(truth.get("quiet")), "found": [], "right": []}
             row["grave"] = [own["grade"] for own in found if own["grade"] in GRAVE]
             taken = []
@@ -137,7 +149,8 @@ def score(program, capture, forms):
                 row["right"].append(first is not None and is_right(own, first, form))
             row["false"] = [own["headline"] for own in found if own not in taken and own["grade"] in GRAVE]
             row["wanted"] = [f"{own['grade']} {own['cause']}" for own in wanted]
-            row["said"] = [f"{own['grade']} {own['from'][11:19]}-{own['to'][11:19]} {own['causes'][0]['cause']} {own['causes'][0]['confidence']:.2f}" for own in found if own["causes"]]
+            cause = lambda own: f" {own['causes'][0]['cause']} {own['causes'][0]['confidence']:.2f}" if own["causes"] else ""
+            row["said"] = [f"{own['grade']} {own['from'][11:19]}-{own['to'][11:19]}{cause(own)}" for own in found if are_named or own["causes"]]
             row["candidates"] = []
             for place, own in enumerate(found):
                 true = next((one for one, match in zip(wanted, taken) if match is own), None)
@@ -155,11 +168,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="plimsoll")
     parser.add_argument("--forms", default="bundle,loose,audit,metrics")
+    parser.add_argument("--named", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--features", action="store_true")
     parser.add_argument("captures", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
-    rows = [row for capture in args.captures for row in score(args.program, capture, args.forms.split(","))]
+    rows = [row for capture in args.captures for row in score(args.program, capture, args.forms.split(","), args.named)]
     if args.features:
         features(rows)
         return

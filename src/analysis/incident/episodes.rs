@@ -166,6 +166,17 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     all
 }
 
+/// Why a window that somebody named is none.
+fn nothing(own: &Judgement) -> &'static str {
+    let has_requests = own.profiles.iter().any(|(_, [_, within])| within.tiles.requests > 0.0);
+    let (from, to) = own.baseline;
+    match (has_requests, from < own.to && to > own.from) {
+        (false, _) => "no request is known of it",
+        (true, true) => "there is hardly any other time that it could be compared with",
+        (true, false) => "latency, 429s and 5xx stayed near their baseline",
+    }
+}
+
 /// One sentence that says it all: grade, state, impact with its baseline, likely cause.
 fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     let lasted = duration(own.to - own.from);
@@ -173,6 +184,9 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         State::Ongoing => format!("ongoing for {lasted}"),
         State::Ended | State::Unknown => format!("for {lasted}, ended"),
     };
+    if own.grade == Grade::None {
+        return format!("NO INCIDENT FOUND in the {lasted} named: {}.", nothing(own));
+    }
     let unnoticed = if own.grade == Grade::Surge { ", without impact on clients" } else { "" };
     let grade = own.grade.name().to_uppercase();
     let change = |effect: &Effect| format!("{} {} → {}", effect.words, effect.shown[0], effect.shown[1]);

@@ -259,7 +259,7 @@ fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
     let is_it = |own: &&Episode| incident.verdict.window() == Some((own.from, own.to));
     let grade = incident.episodes.iter().find(is_it).map(|own| own.grade);
     let verdict = match &incident.verdict {
-        Verdict::Incident(stretch) | Verdict::Surge(stretch) => json!({
+        Verdict::Incident(stretch) | Verdict::Surge(stretch) | Verdict::Named(stretch) => json!({
             "verdict": incident.verdict.name(), "from": time::format(stretch.from), "to": time::format(stretch.to),
             "seconds": seconds(stretch.to - stretch.from), "score": stretch.score, "given": stretch.is_given,
             "grade": grade.map(Grade::name), "calm_from": incident.calm.map(|calm| time::format(calm.0)),

@@ -51,7 +51,7 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
         }
         (Verdict::Unknown(why), _) => vec![format!("UNKNOWN whether there was an incident: {why}.")],
         (_, Some(own)) => incident(input, own),
-        (Verdict::Incident(_) | Verdict::Surge(_), None) => Vec::new(),
+        (Verdict::Incident(_) | Verdict::Surge(_) | Verdict::Named(_), None) => Vec::new(),
     };
     let others = input.episodes.iter().enumerate().filter(|(place, _)| Some(*place) != input.heaviest);
     lines.extend(others.take(OTHERS).map(|(_, own)| format!("{} {}", clock(own.from), own.headline)));
@@ -77,11 +77,11 @@ fn incident(input: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
         .map(|effect| format!("{} {} (baseline {})", effect.words, effect.shown[1], effect.shown[0]))
         .collect();
     if effects.is_empty() {
-        if own.grade >= Grade::Degraded || own.is_given {
+        if matches!(own.grade, Grade::Degraded | Grade::Surge) {
             lines.push("Impact: latency and errors stayed near their baseline.".to_owned());
         }
     } else {
-        let what = if own.grade == Grade::Surge { "Changes" } else { "Impact" };
+        let what = if own.grade >= Grade::Surge { "Changes" } else { "Impact" };
         lines.push(format!("{what}: {}.", effects.join(", ")));
     }
     let done: Vec<String> = operations(input, (own.from, own.to));

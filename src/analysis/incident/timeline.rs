@@ -11,7 +11,7 @@ use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Facts};
 use crate::model::cause::Source;
-use crate::model::episode::{Episode, State};
+use crate::model::episode::{Episode, Grade, State};
 use crate::model::incident::Entry;
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
@@ -60,6 +60,9 @@ pub fn timeline(known: &TimelineInput<'_>) -> Vec<Entry> {
 
 /// Begin and end of an episode.
 fn episode(own: &Episode) -> Vec<Entry> {
+    if own.grade == Grade::None {
+        return Vec::new();
+    }
     let grade = own.grade.name();
     let source = own.effects.first().map_or(Source::Audit, |effect| effect.source);
     let what = own.headline.split_once(": ").map_or(own.headline.as_str(), |(_, what)| what).trim_end_matches('.');

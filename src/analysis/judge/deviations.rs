@@ -31,7 +31,7 @@ const USUAL: f64 = 0.25;
 /// Each part is that of so many intervals to both sides, too.
 const AROUND: usize = 3;
 /// The load itself deviates from so many times its baseline on.
-const MIN_TIMES: f64 = 1.5;
+pub(super) const MIN_TIMES: f64 = 1.5;
 /// A caller matters if it adds this part of all requests, or of all work, to the baseline.
 const MIN_CALLER: f64 = 0.2;
 /// Load deviates by so many requests a second at least.

@@ -336,11 +336,30 @@ fn a_window_that_is_named_is_an_episode() {
     let given = [(BEGIN + 30 * TILE, BEGIN + 36 * TILE)];
     let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
     assert_eq!((found.len(), found[0].is_given, tiles(&found[0])), (1, true, (30, 36)));
-    assert!(found[0].causes.iter().all(|own| own.confidence < 0.25), "{:?}", found[0].causes);
+    assert_eq!((found[0].grade, found[0].causes.len()), (Grade::None, 0), "nothing deviates in it");
     // At the begin of what was read, too, though it is as short as a start.
     let given = [(BEGIN, BEGIN + 3 * TILE)];
     let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
-    assert_eq!((found.len(), tiles(&found[0])), (1, (0, 3)));
+    assert_eq!((found.len(), tiles(&found[0]), found[0].grade), (1, (0, 3), Grade::None));
+    // All of the time, which leaves nothing that it could be compared with: not that all clients are new.
+    let whole = [(BEGIN, BEGIN + 60 * TILE)];
+    let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &whole }).episodes;
+    assert_eq!((found[0].grade, found[0].causes.len()), (Grade::None, 0));
+    // Of an incident: its grade, and what of the window is not in it is its baseline.
+    let slow = Made::new(60, |tile, _, own| {
+        let times = if (30..40).contains(&tile) { 60.0 } else { 1.0 };
+        Cell { seconds: own.seconds * times, ..own }
+    });
+    let given = [(BEGIN + 28 * TILE, BEGIN + 36 * TILE)];
+    let found = judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &given }).episodes;
+    assert_eq!(found[0].grade, Grade::Incident);
+    let found = judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &whole }).episodes;
+    let [within, before] = &found[0].counted;
+    assert_eq!(found[0].grade, Grade::Incident);
+    assert!(
+        before.iter().all(|own| !(BEGIN + 30 * TILE..BEGIN + 40 * TILE).contains(&own.0)),
+        "{before:?} of {within:?}"
+    );
 }
 
 /// One of the vitals of an apiserver, by interval, each the mean of so many events.

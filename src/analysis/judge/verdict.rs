@@ -2,7 +2,7 @@
 
 use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::cascades;
-use super::deviations::deviations;
+use super::deviations::{MIN_TIMES, deviations};
 use super::episodes::{Draft, episodes, without_recurring};
 use super::holes::{are_holes, without_uncounted};
 use super::profile::{Profile, Tiles, like_before, profiles};
@@ -27,6 +27,15 @@ const BASELINE_LEAST_S: f64 = 30.0;
 const SLOWER_BY_S: [(f64, f64); 2] = [(0.9, 0.02), (0.99, 0.04)];
 /// And how many times.
 const SLOWER_TIMES: f64 = 1.6;
+/// By how much p99 rises where users notice, s; how many times that is, or the share of requests that fail.
+const FELT_BY_S: f64 = 0.1;
+const FELT_TIMES: f64 = 2.0;
+/// The share of requests that fail or are throttled where users notice.
+const FELT: f64 = 0.01;
+/// Fewer that fail may be chance.
+const MIN_FAILED: f64 = 10.0;
+/// How many standard deviations of a count are no chance, where requests come in bursts.
+const RISEN_SIGMAS: f64 = 5.0;
 /// A shorter baseline does not show what the slowest of them take, s.
 const MIN_BASELINE_S: f64 = BASELINE_MIN_S / 2.0;
 /// Fewer requests have no quantiles.
@@ -47,7 +56,7 @@ pub struct Input<'i> {
     pub vitals: Option<&'i Vitals>,
     /// Dangerous operations.
     pub operations: &'i [Operation],
-    /// Windows that somebody named: each is an episode, whatever deviates in it.
+    /// Windows that somebody named: each is an episode, whatever deviates in it, and nothing else is.
     pub given: &'i [Span],
 }
 
@@ -124,14 +133,30 @@ pub fn judge(input: &Input<'_>) -> Judged {
     let mut all = without_uncounted(all, &series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
-    let mut drafts = without_recurring(episodes(all.clone(), &series, input.vitals));
-    if !input.given.is_empty() {
-        drafts = input.given.iter().map(|span| named(*span, &drafts, &all)).collect();
-    }
-    let busy: Vec<Span> = drafts.iter().map(|draft| draft.span).collect();
+    let drafts = without_recurring(episodes(all.clone(), &series, input.vitals));
+    let found = judged(input, &series, &operations, &drafts, None);
+    let episodes = if input.given.is_empty() {
+        found
+    } else {
+        let drafts: Vec<Draft> = input.given.iter().map(|span| named(*span, &found, &all)).collect();
+        judged(input, &series, &operations, &drafts, Some(&found))
+    };
+    Judged { episodes, series }
+}
+
+/// Judges what was found; or windows that somebody named, where `found` is what is found without them.
+fn judged(
+    input: &Input<'_>,
+    series: &[RequestSeries],
+    operations: &[Operation],
+    drafts: &[Draft],
+    found: Option<&[Episode]>,
+) -> Vec<Episode> {
+    let others: Vec<Span> = found.iter().copied().flatten().map(|own| (own.from, own.to)).collect();
+    let busy: Vec<Span> = drafts.iter().map(|draft| draft.span).chain(others.iter().copied()).collect();
     let mut sets: Vec<(Vec<Tiles>, Vec<Span>)> = Vec::new();
-    for own in &series {
-        let of = drafts.iter().map(|draft| around(own, draft.span, &busy));
+    for own in series {
+        let of = drafts.iter().map(|draft| around(own, draft.span, &busy, found.map(|_| others.as_slice())));
         let (mut tiles, mut spans) = (Vec::new(), Vec::new());
         for (within, before, span) in of {
             tiles.extend([before, within]);
@@ -157,23 +182,33 @@ pub fn judge(input: &Input<'_>) -> Judged {
             views.push(View { requests: input.requests[place], series: own, before, within });
         }
         let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
-        let case = Case { draft, views, vitals: input.vitals, baseline, operations: &operations };
+        let case = Case { draft, views, vitals: input.vitals, baseline, operations };
         // Whoever names a window means it.
-        if input.given.is_empty() && is_start_up(&case) {
+        if found.is_none() && is_start_up(&case) {
             continue;
         }
         // Whoever asks for more of what takes long by nature makes nobody wait.
         let is_only_slower = draft.deviations.iter().all(|own| own.signal == Signal::Slower);
-        if input.given.is_empty() && is_only_slower && !is_slower(&case) {
+        if found.is_none() && is_only_slower && !is_slower(&case) {
             continue;
         }
-        let causes = if are_holes(&draft.deviations) { Vec::new() } else { candidates(&case) };
-        let grade = if draft.grade == Grade::Surge && is_slower(&case) { Grade::Degraded } else { draft.grade };
+        let grade = match draft.grade {
+            // What is found is graded by what was found; a window that is named, by what it is like.
+            Grade::Degraded | Grade::Surge | Grade::None if found.is_some() && is_felt(&case) => Grade::Incident,
+            Grade::Surge | Grade::None if is_slower(&case) => Grade::Degraded,
+            Grade::None if has_risen(&case) => Grade::Surge,
+            grade => grade,
+        };
+        let causes = match grade {
+            Grade::None => Vec::new(),
+            _ if are_holes(&draft.deviations) => Vec::new(),
+            _ => candidates(&case),
+        };
         judged.push(Episode {
             from: draft.span.0,
             to: draft.span.1,
             slack: draft.slack,
-            is_given: !input.given.is_empty(),
+            is_given: found.is_some(),
             grade,
             state: draft.state,
             deviations: draft.deviations.clone(),
@@ -187,7 +222,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
             profiles: case.views.into_iter().map(|view| (view.requests.source(), [view.before, view.within])).collect(),
         });
     }
-    Judged { episodes: judged, series }
+    judged
 }
 
 /// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times,
@@ -198,6 +233,35 @@ fn is_slower(case: &Case<'_>) -> bool {
         let [was, now] = [&view.before, &view.within].map(|own| own.alike.quantile(*q).unwrap_or(0.0));
         view.within.alike.count() >= MIN_TIMED && now >= SLOWER_TIMES * was && now - was >= *by
     })
+}
+
+/// Whether users notice a window: p99 doubles and rises by [`FELT_BY_S`], or a hundredth of the requests fails or is
+/// throttled that did not before.
+fn is_felt(case: &Case<'_>) -> bool {
+    let Some(View { before, within, .. }) = case.views.first() else { return false };
+    let bad = |of: fn(&Profile) -> f64| {
+        let [was, now] = [before, within].map(|own| of(own) / own.tiles.requests.max(1.0));
+        of(within) >= MIN_FAILED && now >= FELT && now >= FELT_TIMES * was
+    };
+    if bad(|own| own.tiles.errors + own.tiles.long[0]) || bad(|own| own.tiles.throttled + own.tiles.long[1]) {
+        return true;
+    }
+    let [was, now] = [before, within].map(|own| own.alike.quantile(0.99).unwrap_or(0.0));
+    let is_known = before.seconds >= MIN_BASELINE_S && within.alike.count() >= MIN_TIMED;
+    is_known && now >= FELT_TIMES * was && now - was >= FELT_BY_S
+}
+
+/// Whether requests, LISTs or writes of a window are more than those of its baseline by what is a surge, and more than
+/// chance.
+fn has_risen(case: &Case<'_>) -> bool {
+    let Some(View { before, within, .. }) = case.views.first() else { return false };
+    let risen = |of: fn(&Profile) -> f64| {
+        // As many as the baseline would have in this time; at least one, so that a first one is none.
+        let usual = (of(before) * within.seconds / before.seconds.max(1.0)).max(1.0);
+        of(within) >= MIN_TIMES * usual && of(within) - usual >= RISEN_SIGMAS * (usual + of(within)).sqrt()
+    };
+    before.seconds >= BASELINE_LEAST_S
+        && (risen(|own| own.tiles.requests) || risen(|own| own.tiles.lists) || risen(|own| own.tiles.writes))
 }
 
 /// Whether it is what a control plane's start looks like, or a capture's: at the begin of what was read, where nothing
@@ -240,21 +304,18 @@ fn same(a: &Deviation, b: &Deviation) -> bool {
     std::mem::discriminant(&a.signal) == std::mem::discriminant(&b.signal)
 }
 
-/// The episode of a window that somebody named: what deviates within it is its own.
-fn named(span: Span, drafts: &[Draft], all: &[Deviation]) -> Draft {
-    let is_within = |own: &&Deviation| own.span.0 < span.1 && own.span.1 > span.0;
-    let grades = drafts.iter().filter(|draft| draft.span.0 < span.1 && draft.span.1 > span.0).map(|draft| draft.grade);
-    Draft {
-        span,
-        slack: 0,
-        state: State::Ended,
-        grade: grades.min().unwrap_or(Grade::Incident),
-        deviations: all.iter().filter(is_within).cloned().collect(),
-    }
+/// The episode of a window that somebody named: what was found in it is its own. What deviates and was not found to be
+/// an episode, a start or what recurs, is none in it either.
+fn named(span: Span, found: &[Episode], all: &[Deviation]) -> Draft {
+    let is_within = |from: Micros, to: Micros| from < span.1 && to > span.0;
+    let grade = found.iter().filter(|own| is_within(own.from, own.to)).map(|own| own.grade).min();
+    let deviations = all.iter().filter(|own| grade.is_some() && is_within(own.span.0, own.span.1)).cloned();
+    Draft { span, slack: 0, state: State::Ended, grade: grade.unwrap_or(Grade::None), deviations: deviations.collect() }
 }
 
-/// The intervals of an episode, those of its baseline, and when that is.
-fn around(series: &RequestSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, Span) {
+/// The intervals of an episode, those of its baseline, and when that is. A window that somebody named may leave no
+/// other time: then it is compared with what of itself is in none of the episodes in it, `found`.
+fn around(series: &RequestSeries, span: Span, busy: &[Span], found: Option<&[Span]>) -> (Tiles, Tiles, Span) {
     let grid = series.grid;
     let len = series.tiles.len();
     let middle = |at: usize| grid.start(at) + grid.tile / 2;
@@ -265,7 +326,8 @@ fn around(series: &RequestSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, S
     // Shorter than an interval, or between two middles.
     let within = if from == to { from.min(len.saturating_sub(1))..(from + 1).min(len) } else { from..to };
     let margin = (grid.tile / 2).min(MARGIN);
-    let is_busy = |at: usize| busy.iter().any(|own| (own.0 - margin..own.1 + margin).contains(&middle(at)));
+    let is_in = |at: usize, all: &[Span]| all.iter().any(|own| (own.0 - margin..own.1 + margin).contains(&middle(at)));
+    let is_busy = |at: usize| is_in(at, busy);
     let length: f64 = within.clone().map(|at| grid.seconds(at)).sum();
     let wanted = (BASELINE_TIMES * length).clamp(BASELINE_MIN_S, BASELINE_MAX_S);
     let (mut before, mut seconds) = (Vec::new(), 0.0);
@@ -284,6 +346,11 @@ fn around(series: &RequestSeries, span: Span, busy: &[Span]) -> (Tiles, Tiles, S
             seconds += grid.seconds(at);
             before.push(at);
         }
+    }
+    if seconds < BASELINE_LEAST_S
+        && let Some(found) = found
+    {
+        before.extend(within.clone().filter(|at| !is_in(*at, found)));
     }
     before.sort_unstable();
     let when = match (before.first(), before.last()) {

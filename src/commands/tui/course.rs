@@ -42,7 +42,7 @@ fn course_of(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
             let first = letters.next().map(char::to_uppercase).into_iter().flatten();
             format!("{}.", first.chain(letters).collect::<String>().trim_end_matches('.'))
         }
-        (None, Verdict::Incident(_) | Verdict::Surge(_)) => String::new(),
+        (None, Verdict::Incident(_) | Verdict::Surge(_) | Verdict::Named(_)) => String::new(),
     };
     let pulse = load.pulse.as_ref();
     let mut charts = charts::charts(pulse, &[], &load.facts, &load.memory);

@@ -90,11 +90,10 @@ fn page(incident: &Incident, report: &Report) -> Json {
     let heaviest =
         incident.verdict.window().and_then(|window| incident.episodes.iter().find(|own| (own.from, own.to) == window));
     let (badge, name) = match (&incident.verdict, heaviest) {
-        (Verdict::Incident(stretch), _) if stretch.is_given => ("Window as named", "incident"),
         (Verdict::Incident(_) | Verdict::Surge(_), Some(own)) => (grade(own.grade), own.grade.name()),
         (Verdict::Incident(_), None) => ("Incident", "incident"),
         (Verdict::Surge(_), None) => ("Surge", "surge"),
-        (Verdict::Quiet(_), _) => ("No incident found", "none"),
+        (Verdict::Quiet(_) | Verdict::Named(_), _) => ("No incident found", "none"),
         (Verdict::Unknown(_), _) => ("Unknown", "unknown"),
     };
     let (likely, unlikely): (Vec<&Cause>, Vec<&Cause>) =
@@ -165,6 +164,7 @@ fn grade(grade: Grade) -> &'static str {
         Grade::Incident => "Incident",
         Grade::Degraded => "Degraded",
         Grade::Surge => "Surge",
+        Grade::None => "No incident",
     }
 }
 
