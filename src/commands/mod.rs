@@ -132,8 +132,11 @@ impl Command {
                  plimsoll heap flame and plimsoll etcd flame";
             return Err(Error::Usage(others.to_owned()));
         }
-        if context.settings.format == Format::Html && !matches!(self, Self::Report(_)) {
-            return Err(Error::Usage("-o html is only for plimsoll report".to_owned()));
+        let has_page = matches!(self, Self::Report(_));
+        #[cfg(feature = "history")]
+        let has_page = has_page || matches!(self, Self::Fleet(_));
+        if context.settings.format == Format::Html && !has_page {
+            return Err(Error::Usage("-o html is only for plimsoll report and plimsoll fleet".to_owned()));
         }
         match self {
             Self::Traffic(args) => traffic::run(args, context),

@@ -18,6 +18,7 @@ pub mod dashboards;
 pub mod exposition;
 pub mod flame;
 pub mod forecast_svg;
+mod html;
 pub mod incident;
 mod json;
 pub mod junit;
@@ -52,7 +53,7 @@ pub enum Format {
     Csv,
     /// A Markdown table.
     Markdown,
-    /// One page that needs no network, for `report` only.
+    /// One page that needs no network, for `report` and `fleet` only.
     #[value(hide = true)]
     Html,
     /// A flame graph, for `heap flame` and `etcd flame` only.
@@ -102,8 +103,7 @@ pub fn render(report: &Report, format: Format, style: &Style, out: &mut dyn Writ
         Format::Yaml => yaml::write(report, out),
         Format::Csv => csv::write(report, style.headers, out),
         Format::Markdown => markdown::write(report, out),
-        Format::Svg | Format::Folded | Format::Html => {
-            Err(io::Error::other("a report can't be drawn as a flame graph"))
-        }
+        Format::Html => html::write(report, out),
+        Format::Svg | Format::Folded => Err(io::Error::other("a report can't be drawn as a flame graph")),
     }
 }

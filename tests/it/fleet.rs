@@ -2,8 +2,8 @@
 //! have.
 
 use crate::lab::Lab;
-use crate::support::{feed, folder, plimsoll, python, root, sample, sample_bytes, write};
-use serde_json::Value;
+use crate::support::{feed, folder, picture_of, plimsoll, python, root, sample, sample_bytes, write};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -252,6 +252,39 @@ fn those_in_trouble_come_first_and_fail_a_pipeline() {
     let prints: BTreeSet<&str> =
         twice["findings"].as_array().unwrap().iter().map(|own| own["fingerprint"].as_str().unwrap()).collect();
     assert_eq!(prints.len(), twice["findings"].as_array().unwrap().len());
+}
+
+#[test]
+fn the_page_has_the_rows_of_the_table() {
+    let home = folder();
+    let [storm, overload, quiet] = BUNDLES.map(sample);
+    let hostile = format!("<img src onerror>={quiet}");
+    let sources = ["fleet", &hostile, &format!("storm={storm}"), &format!("overload={overload}"), "none=no/such/place"];
+    let html = plimsoll(&[&sources[..], &["-o", "html"]].concat());
+    assert_eq!(html.code, Some(3), "one could not be read: {}", html.stderr);
+    let page = picture_of(home.path(), &html.stdout);
+    for nothing in ["complaints", "thrown", "console", "requests", "nameless"] {
+        assert_eq!(page[nothing], json!([]), "{nothing}");
+    }
+    assert_eq!((page["dialogs"].as_u64(), page["handlers"].as_u64()), (Some(0), Some(0)));
+    assert_eq!((&page["elements"]["img"], &page["elements"]["script"]), (&json!(0), &json!(2)));
+    assert!(["overflow_1280", "overflow_390"].iter().all(|width| page[*width].as_i64().unwrap() <= 0));
+    let least = |scheme: &str| page["contrast"][scheme][0].as_f64().unwrap();
+    assert!(least("light") >= 4.5 && least("dark") >= 4.5, "{}", page["contrast"]);
+    // Each cell is one of the row that the Markdown has.
+    let markdown = plimsoll(&[&sources[..], &["-o", "markdown"]].concat()).stdout;
+    let rows: Vec<&str> = markdown.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    let clusters = page["tables"]["clusters"].as_array().unwrap();
+    assert_eq!(clusters.len(), 4);
+    for (row, line) in clusters.iter().zip(rows) {
+        let line = line.replace('\\', "").replace("&lt;", "<").replace("&gt;", ">");
+        for cell in row.as_array().unwrap() {
+            assert!(line.contains(&format!("| {} |", cell.as_str().unwrap())), "{cell} is not in {line}");
+        }
+    }
+    assert!(page["tables"]["offenders"].as_array().is_some_and(|rows| !rows.is_empty()));
+    let plain = plimsoll(&sources).stdout;
+    assert_eq!(page["first_sentence"].as_str(), plain.lines().next());
 }
 
 #[test]

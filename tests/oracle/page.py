@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Uses an incident report as a person would, in headless Chromium.
+"""Uses an incident report, or a page of tables, as a person would, in headless Chromium.
 
     page.py REPORT.html [FOLDER]
 
@@ -64,6 +64,10 @@ def use(browser, path, folder):
     told["handlers"] = browser.run("[...document.querySelectorAll('*')].filter((node) => [...node.attributes].some((a) => a.name.startsWith('on') || /^\\s*javascript:/i.test(a.value))).length")
     told["nameless"] = browser.run(NAMELESS)
     told["headless_tables"] = browser.run("[...document.querySelectorAll('table')].filter((t) => !t.querySelector('thead th[scope=col]')).length")
+
+    # Of a page of tables: the cells of each.
+    told["tables"] = browser.run("""Object.fromEntries([...document.querySelectorAll('section[id^="t-"]')].map((part) => [part.id.slice(2),
+      [...part.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))]))""")
 
     # A heading sorts, both ways; a field filters.
     table = "document.querySelector('#s-traffic table.data')"

@@ -1,4 +1,4 @@
-//! An incident report as one page: no network, no markup out of strings, a policy that forbids anything remote.
+//! An incident report as one page.
 
 use super::markdown::all_steps;
 use crate::model::cause::{Cause, Evidence, Source};
@@ -6,25 +6,16 @@ use crate::model::episode::{Episode, Grade};
 use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
 use crate::model::incident::{Card, Flame, Incident, Own, Section, Verdict, change, command_line};
-use crate::model::report::{Finding, Report, Severity, Table, Value};
+use crate::model::report::{Finding, Report, Severity};
 use crate::model::time::{self, Micros, SECOND, Span, clock};
 use crate::model::units::{counted, percent, significant};
-use crate::views::columns::{self, Kind};
+use crate::views::html::{self, finding, grid};
 use crate::views::table::tables_for_people;
-use crate::views::text::{is_active, plain};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use minijinja::{AutoEscape, Environment};
 use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
 const PAGE: &str = include_str!("../templates/report.html");
-const STYLE: &str = include_str!("../templates/report.css");
-const SCRIPT: &str = include_str!("../templates/report.js");
 
-/// Characters of a text that are shown.
-const MAX_TEXT_CHARS: usize = 600;
 /// Findings of a section that are shown.
 const FINDINGS: usize = 12;
 /// Causes of an episode that are shown in its block.
@@ -38,52 +29,7 @@ const ELEMENTS: usize = 2;
 
 /// Writes the page.
 pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_template("report", PAGE).map_err(io::Error::other)?;
-    let mut page = harmless(page(incident, report));
-    if let Some(members) = page.as_object_mut() {
-        let data = data(incident);
-        let raw = [
-            ("owns", json!(owns(incident))),
-            ("style", json!(STYLE)),
-            ("script", json!(SCRIPT)),
-            ("style_hash", json!(hash(STYLE))),
-            ("script_hash", json!(hash(SCRIPT))),
-            ("data", json!(script_json(&harmless(data)))),
-        ];
-        members.extend(raw.map(|(name, value)| (name.to_owned(), value)));
-    }
-    let template = environment.get_template("report").map_err(io::Error::other)?;
-    let text = template.render(page).map_err(io::Error::other)?;
-    out.write_all(text.as_bytes())
-}
-
-/// As a policy names it.
-fn hash(text: &str) -> String {
-    STANDARD.encode(Sha256::digest(text.as_bytes()))
-}
-
-/// JSON that stays data wherever it stands in a page.
-fn script_json(value: &Json) -> String {
-    value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
-}
-
-/// All texts without what could act, and none longer than a person reads. Lines of manifests stay lines.
-fn harmless(value: Json) -> Json {
-    match value {
-        Json::String(text) if text.contains('\n') => {
-            Json::String(text.chars().filter(|c| *c == '\n' || !is_active(*c)).collect())
-        }
-        Json::String(text) => {
-            let text = plain(&text);
-            let cut = text.char_indices().nth(MAX_TEXT_CHARS).map(|(at, _)| format!("{}…", &text[..at]));
-            Json::String(cut.unwrap_or_else(|| text.into_owned()))
-        }
-        Json::Array(items) => items.into_iter().map(harmless).collect(),
-        Json::Object(members) => members.into_iter().map(|(name, member)| (name, harmless(member))).collect(),
-        other => other,
-    }
+    html::fill(PAGE, page(incident, report), data(incident), json!(owns(incident)), out)
 }
 
 fn page(incident: &Incident, report: &Report) -> Json {
@@ -239,13 +185,6 @@ fn timeline(incident: &Incident) -> Vec<Json> {
     incident.timeline.iter().map(row).collect()
 }
 
-fn finding(finding: &Finding) -> Json {
-    let tame = |text: &str| text.trim_end_matches('.').to_owned();
-    let (label, remedy) = finding.advice();
-    json!({"id": finding.id, "severity": finding.severity.name(), "summary": tame(&finding.summary),
-        "label": label, "remedy": tame(remedy)})
-}
-
 fn card(card: &Card) -> Json {
     let [before, within, _] = card.rps;
     let rate = |value: Option<f64>, of: &str| {
@@ -288,43 +227,6 @@ fn section(section: &Section) -> Json {
         "worst": worst.name(),
         "open": false,
     })
-}
-
-/// A table without columns that are empty everywhere, and without those that only `-o wide` shows.
-fn grid(table: &Table, rows: &[Vec<Value>]) -> Json {
-    let is_empty = |c: usize| {
-        rows.iter().all(|row| matches!(&row[c], Value::None) || matches!(&row[c], Value::Text(text) if text.is_empty()))
-    };
-    let shown: Vec<usize> = (0..table.columns.len()).filter(|&c| !columns::is_wide(table, c) && !is_empty(c)).collect();
-    let kinds: Vec<Kind> = shown.iter().map(|&c| columns::kind_in(table, c)).collect();
-    let is_number = |kind: Kind| !kind.is_text();
-    let heads = shown
-        .iter()
-        .zip(&kinds)
-        .map(|(&c, kind)| json!({"title": sentence(&columns::heading(table, c)), "number": is_number(*kind)}));
-    let cell = |value: &Value, kind: Kind| {
-        let number = match value {
-            Value::Count(count) => Some(*count as f64),
-            Value::Number(number) => Some(*number),
-            _ => None,
-        };
-        json!({"t": columns::show(kind, value), "v": number, "n": is_number(kind)})
-    };
-    let rows =
-        rows.iter().map(|row| shown.iter().zip(&kinds).map(|(&c, kind)| cell(&row[c], *kind)).collect::<Vec<_>>());
-    json!({"title": table.title, "heads": heads.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>()})
-}
-
-/// `P50 MS` as `P50 ms`: headings are capitals in a terminal only.
-fn sentence(title: &str) -> String {
-    let mut words = title
-        .split(' ')
-        .map(|word| if matches!(word, "5XX" | "4XX") { word.replace("XX", "xx") } else { word.to_lowercase() });
-    let first = words.next().unwrap_or_default();
-    let mut letters = first.chars();
-    let first: String =
-        letters.next().map(|c| c.to_uppercase().collect::<String>() + letters.as_str()).unwrap_or_default();
-    std::iter::once(first).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// What the script draws.
