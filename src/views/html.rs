@@ -13,6 +13,8 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
+const HEAD: &str = include_str!("templates/head.html");
+const TAIL: &str = include_str!("templates/tail.html");
 const TABLES: &str = include_str!("templates/tables.html");
 const STYLE: &str = include_str!("templates/report.css");
 const SCRIPT: &str = include_str!("templates/report.js");
@@ -22,12 +24,13 @@ const MAX_TEXT_CHARS: usize = 600;
 /// Findings that a page of tables shows.
 const FINDINGS: usize = 200;
 
-/// Fills a template and writes it. `page` is what it shows, as text; `data` what the script draws; `owns` are sections
-/// of somebody's own, which may be markup.
-pub(super) fn fill(template: &str, page: Json, data: Json, owns: Json, out: &mut dyn Write) -> io::Result<()> {
+/// Fills the template of a page's body and writes the page. `page` is what it shows, as text; `data` what the script
+/// draws; `owns` are sections of somebody's own, which may be markup.
+pub(super) fn fill(body: &str, page: Json, data: Json, owns: Json, out: &mut dyn Write) -> io::Result<()> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_template("page", template).map_err(io::Error::other)?;
+    let template = [HEAD, body, TAIL].concat();
+    environment.add_template("page", &template).map_err(io::Error::other)?;
     let mut page = harmless(page);
     if let Some(members) = page.as_object_mut() {
         let raw = [
@@ -81,7 +84,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "inputs": report.inputs.iter().map(|own| own.path.as_str()).collect::<Vec<_>>(),
         "lost": lost.collect::<Vec<_>>(),
     });
-    fill(TABLES, page, json!({"charts": [], "flames": [], "windows": [], "span": null}), json!([]), out)
+    fill(TABLES, page, json!({}), json!([]), out)
 }
 
 /// As a policy names it.

@@ -133,11 +133,12 @@ def score(program, capture, forms, are_named=False):
             without_reads(loose / "audit", home / "writes")
         sources = {"writes": home / "writes", "bundle": bundle, "loose": loose, "audit": loose / "audit", "metrics": loose / "metrics"}
         for form in forms:
-            document = judge(program, sources[form])
-            found, wanted = document["episodes"], truth.get("episodes", [])
+            wanted = truth.get("episodes", [])
             if are_named:
-                windows = [(own["from"], own["to"]) for own in wanted] or [middle(document)]
+                windows = [(own["from"], own["to"]) for own in wanted] or [middle(judge(program, sources[form]))]
                 found = [judge(program, sources[form], window)["episodes"][0] for window in windows]
+            else:
+                found = judge(program, sources[form])["episodes"]
             row = {"capture": truth["name"], "form": form, "quiet": bool(truth.get("quiet")), "found": [], "right": []}
             row["grave"] = [own["grade"] for own in found if own["grade"] in GRAVE]
             taken = []

@@ -18,9 +18,9 @@ const TYPICAL: f64 = 0.2;
 /// Latencies below this differ by chance; s.
 const NOISE_S: f64 = 0.004;
 /// Kubernetes' objective for requests of one object is 1 s; people notice a tenth of it when it doubles. s.
-const SLOWER_BY_S: f64 = 0.1;
+pub(super) const NOTICED_BY_S: f64 = 0.1;
 /// And a request is slow from this many times the 99th percentile of its kind on.
-const SLOWER_TIMES: f64 = 2.0;
+pub(super) const NOTICED_TIMES: f64 = 2.0;
 /// Fewer requests of a kind have no 99th percentile of their own.
 const MIN_TIMED: f64 = 50.0;
 
@@ -364,7 +364,7 @@ impl RequestSeries {
             let of_class = known(place(self.classes[kind]).unwrap_or(0));
             let reported = own.as_deref().filter(|own| own.count() >= MIN_TIMED).unwrap_or(of_class);
             let p99 = reported.quantile(0.99).unwrap_or(0.0);
-            thresholds.push((SLOWER_TIMES * p99).max(p99 + SLOWER_BY_S));
+            thresholds.push((NOTICED_TIMES * p99).max(p99 + NOTICED_BY_S));
             let own = own.as_deref().filter(|own| own.count() >= 5.0).unwrap_or(of_class);
             // What lasts is no work that ends.
             let is_long = self.classes[kind] == Class::Long;

@@ -121,10 +121,10 @@ pub struct Deviation {
 }
 
 /// The part of all requests that has to be bad for an impact, and of one class alone.
-const FELT: f64 = 0.01;
+pub(super) const FELT: f64 = 0.01;
 const FELT_OF_CLASS: f64 = 0.1;
 /// So many bad requests make an impact.
-const MIN_BAD: f64 = 10.0;
+pub(super) const MIN_BAD: f64 = 10.0;
 
 impl Deviation {
     /// Whether enough requests are slow, fail or are throttled that users notice.

@@ -7,8 +7,8 @@ use super::episodes::{Draft, episodes, without_recurring};
 use super::holes::{are_holes, without_uncounted};
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
-use super::series::RequestSeries;
-use super::signals::{Deviation, Signal};
+use super::series::{NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
+use super::signals::{Deviation, FELT, MIN_BAD, Signal};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -27,13 +27,6 @@ const BASELINE_LEAST_S: f64 = 30.0;
 const SLOWER_BY_S: [(f64, f64); 2] = [(0.9, 0.02), (0.99, 0.04)];
 /// And how many times.
 const SLOWER_TIMES: f64 = 1.6;
-/// By how much p99 rises where users notice, s; how many times that is, or the share of requests that fail.
-const FELT_BY_S: f64 = 0.1;
-const FELT_TIMES: f64 = 2.0;
-/// The share of requests that fail or are throttled where users notice.
-const FELT: f64 = 0.01;
-/// Fewer that fail may be chance.
-const MIN_FAILED: f64 = 10.0;
 /// How many standard deviations of a count are no chance, where requests come in bursts.
 const RISEN_SIGMAS: f64 = 5.0;
 /// A shorter baseline does not show what the slowest of them take, s.
@@ -152,11 +145,11 @@ fn judged(
     drafts: &[Draft],
     found: Option<&[Episode]>,
 ) -> Vec<Episode> {
-    let others: Vec<Span> = found.iter().copied().flatten().map(|own| (own.from, own.to)).collect();
-    let busy: Vec<Span> = drafts.iter().map(|draft| draft.span).chain(others.iter().copied()).collect();
+    let others: Option<Vec<Span>> = found.map(|all| all.iter().map(|own| (own.from, own.to)).collect());
+    let busy: Vec<Span> = drafts.iter().map(|draft| draft.span).chain(others.iter().flatten().copied()).collect();
     let mut sets: Vec<(Vec<Tiles>, Vec<Span>)> = Vec::new();
     for own in series {
-        let of = drafts.iter().map(|draft| around(own, draft.span, &busy, found.map(|_| others.as_slice())));
+        let of = drafts.iter().map(|draft| around(own, draft.span, &busy, others.as_deref()));
         let (mut tiles, mut spans) = (Vec::new(), Vec::new());
         for (within, before, span) in of {
             tiles.extend([before, within]);
@@ -228,27 +221,27 @@ fn judged(
 /// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times,
 /// and by so much.
 fn is_slower(case: &Case<'_>) -> bool {
-    let Some(view) = case.views.first().filter(|view| view.before.seconds >= MIN_BASELINE_S) else { return false };
-    SLOWER_BY_S.iter().any(|(q, by)| {
-        let [was, now] = [&view.before, &view.within].map(|own| own.alike.quantile(*q).unwrap_or(0.0));
-        view.within.alike.count() >= MIN_TIMED && now >= SLOWER_TIMES * was && now - was >= *by
-    })
+    case.views.first().is_some_and(|view| SLOWER_BY_S.iter().any(|(q, by)| rose(view, *q, SLOWER_TIMES, *by)))
 }
 
-/// Whether users notice a window: p99 doubles and rises by [`FELT_BY_S`], or a hundredth of the requests fails or is
-/// throttled that did not before.
+/// Whether a quantile of latency rose by so many times and seconds, where there are enough requests to tell.
+fn rose(view: &View<'_>, q: f64, times: f64, by: f64) -> bool {
+    let [was, now] = [&view.before, &view.within].map(|own| own.alike.quantile(q).unwrap_or(0.0));
+    let is_known = view.before.seconds >= MIN_BASELINE_S && view.within.alike.count() >= MIN_TIMED;
+    is_known && now >= times * was && now - was >= by
+}
+
+/// Whether users notice a window: p99 rises as far as makes a request slow for its kind, or as many requests fail or
+/// are throttled as make an impact, and twice their share before.
 fn is_felt(case: &Case<'_>) -> bool {
-    let Some(View { before, within, .. }) = case.views.first() else { return false };
+    let Some(view) = case.views.first() else { return false };
     let bad = |of: fn(&Profile) -> f64| {
-        let [was, now] = [before, within].map(|own| of(own) / own.tiles.requests.max(1.0));
-        of(within) >= MIN_FAILED && now >= FELT && now >= FELT_TIMES * was
+        let [was, now] = [&view.before, &view.within].map(|own| of(own) / own.tiles.requests.max(1.0));
+        of(&view.within) >= MIN_BAD && now >= FELT && now >= NOTICED_TIMES * was
     };
-    if bad(|own| own.tiles.errors + own.tiles.long[0]) || bad(|own| own.tiles.throttled + own.tiles.long[1]) {
-        return true;
-    }
-    let [was, now] = [before, within].map(|own| own.alike.quantile(0.99).unwrap_or(0.0));
-    let is_known = before.seconds >= MIN_BASELINE_S && within.alike.count() >= MIN_TIMED;
-    is_known && now >= FELT_TIMES * was && now - was >= FELT_BY_S
+    bad(|own| own.tiles.errors + own.tiles.long[0])
+        || bad(|own| own.tiles.throttled + own.tiles.long[1])
+        || rose(view, 0.99, NOTICED_TIMES, NOTICED_BY_S)
 }
 
 /// Whether requests, LISTs or writes of a window are more than those of its baseline by what is a surge, and more than
