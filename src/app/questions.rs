@@ -20,6 +20,7 @@ fn texts(all: &[&str]) -> Vec<String> {
 /// question has.
 const NO_PART: &[&str] = &[
     "follow",
+    "contexts",
     "every",
     "for",
     "live",
@@ -259,6 +260,8 @@ fn all() -> Vec<Question> {
             name: Some("x".into()),
         }),
         Question::Forecast(Forecast { sources: texts(&["history"]), bounds, ..Forecast::default() }),
+        #[cfg(feature = "history")]
+        Question::Fleet(Fleet { sources: texts(&["eu=a b", "x=-y", "clusters/"]), bounds, to: Some("1.37".into()) }),
         Question::Report(Report {
             sources: texts(&["bundle/", "a b"]),
             bounds,
@@ -316,6 +319,6 @@ fn every_flag_of_a_command_that_answers_questions_is_part_of_one() {
             }
         }
     }
-    assert!(used.len() == 24, "{:?}", used.keys());
+    assert!(used.len() == 25, "{:?}", used.keys());
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -197,6 +197,8 @@ impl Command {
             Self::Quota(args) => return args.question(now),
             #[cfg(feature = "history")]
             Self::Forecast(args) => Question::Forecast(args.question(now)?),
+            #[cfg(feature = "history")]
+            Self::Fleet(args) => return args.question(now),
             _ => return Ok(None),
         }))
     }
@@ -246,6 +248,10 @@ fn find(question: &Question, context: &mut Context<'_>) -> Result<Answer, Error>
         Question::Forecast(own) => forecast::answer(own, context),
         #[cfg(not(feature = "history"))]
         Question::Forecast(_) => Err(Error::Usage("this plimsoll was built without the 'history' feature".to_owned())),
+        #[cfg(feature = "history")]
+        Question::Fleet(own) => fleet::answer(own, context),
+        #[cfg(not(feature = "history"))]
+        Question::Fleet(_) => Err(Error::Usage("this plimsoll was built without the 'history' feature".to_owned())),
         Question::Report(own) => report::answer(own, context),
     }
 }

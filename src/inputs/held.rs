@@ -51,6 +51,12 @@ impl HeldLogs {
         Ok(Some(tile))
     }
 
+    /// Lets go of all.
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal UI steps through logs"))]
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The answer to a question about logs that are held; `None` where they have to be read.
     pub(crate) fn answer<Q: Question>(&self, streams: &[LogStream], question: &Q) -> Option<Answered<Q::Answer>> {
         let wanted = question.stored().ok()?;

@@ -31,6 +31,30 @@ def killed(inst, down):
     return run
 
 
+def hung(inst, secs):
+    """The process stands still; its connections stay open."""
+    async def run(r, s):
+        r.lab.kill(f'apiserver-{inst}', signal.SIGSTOP)
+        await asyncio.sleep(secs)
+        r.lab.kill(f'apiserver-{inst}', signal.SIGCONT)
+        await asyncio.sleep(3)
+    return run
+
+
+async def controllers_killed(r, s):
+    """They are started again by the supervisor, within 3 s."""
+    for name in ('kcm', 'sched'):
+        r.lab.kill(name)
+    await asyncio.sleep(25)
+
+
+async def member_killed(r, s):
+    r.lab.kill(f"etcd-{s['member']}")
+    await asyncio.sleep(s['secs'])
+    r.lab.etcd(s['member'])
+    await asyncio.sleep(4)
+
+
 def rolling(delay, gap):
     async def run(r, s):
         for i in (1, 0):
@@ -80,7 +104,7 @@ def start_webhook(r):
                                           stdin=subprocess.PIPE, text=True)
 
 
-async def webhook_up(r, name='guardrails', resources=('configmaps',)):
+async def webhook_up(r, name='guardrails', resources=('configmaps',), policy='Fail', patience=10):
     start_webhook(r)
     ca = base64.b64encode(open(f'{r.d}/pki/ca.crt', 'rb').read()).decode()
     await asyncio.sleep(1.5)
@@ -88,7 +112,7 @@ async def webhook_up(r, name='guardrails', resources=('configmaps',)):
         'apiVersion': 'admissionregistration.k8s.io/v1', 'kind': 'ValidatingWebhookConfiguration',
         'metadata': {'name': name}, 'webhooks': [{
             'name': f'validate.{name}.example.com', 'admissionReviewVersions': ['v1'], 'sideEffects': 'None',
-            'failurePolicy': 'Fail', 'timeoutSeconds': 10,
+            'failurePolicy': policy, 'timeoutSeconds': patience,
             'clientConfig': {'url': f'https://127.0.0.1:{lablib.HOOK}/validate', 'caBundle': ca},
             'rules': [{'apiGroups': [''], 'apiVersions': ['v1'], 'operations': ['CREATE', 'UPDATE'],
                        'resources': list(resources), 'scope': 'Namespaced'}]}]})
@@ -96,6 +120,10 @@ async def webhook_up(r, name='guardrails', resources=('configmaps',)):
 
 async def wider_webhook_up(r):
     await webhook_up(r, 'pod-signer', ('pods', 'configmaps'))
+
+
+async def lenient_webhook_up(r):
+    await webhook_up(r, 'labeller', ('pods', 'configmaps'), 'Ignore', 3)
 
 
 async def webhook_slow(r, s):
@@ -524,5 +552,39 @@ GROUPS = {
            '(asked), for 45 s', secs=45, peak=[8, 4], attack=[
                dict(op='list', n=10, base=0.3, path=PODS, most=60),
                dict(op='list', n=10, base=0.3, path=PODS, most=30)], scored=True, every=30, skip=10, base=70, after=90),
+    ]),
+    # A third set to score on: kinds and forms that the others do not have.
+    'ta': dict(seed=3101, load=0.9, nodes=8, fillers=1500, scenarios=[
+        sc('s3-apiserver-hung', 'apiserver-hung', 'apiserver-1 stopped (SIGSTOP) for 25 s, its connections stay open',
+           run=hung(1, 25), instance='apiserver-1', mild='degraded', scored=True, every=20, base=75, after=80),
+        sc('s3-get-flood', 'request-flood',
+           'one client GETs the same ConfigMap 250 times a second (asked) for 45 s', secs=45, peak=250,
+           attack=dict(op='list', n=3, base=1, path='/api/v1/namespaces/web/configmaps/cfg-1', most=60), scored=True,
+           every=20, base=70, after=65),
+    ]),
+    'tb': dict(seed=3202, load=1.1, nodes=10, fillers=2400, scenarios=[
+        sc('s3-webhook-hanging', 'webhook-slow',
+           'the webhook of pods and configmaps (failurePolicy Ignore, 3 s) answers no more: requests are let through '
+           'after 3 s', prep=lenient_webhook_up, run=webhook_slow, delay='30 30', secs=50, scored=True, every=20,
+           base=70, after=80),
+        sc('s3-list-selector', 'list-storm',
+           'one client LISTs pods by label from the watch cache, 0.2 times a second, then 12 times (asked) for 60 s',
+           secs=60, peak=12, attack=dict(
+               op='list', n=1, base=0.2, path=PODS + '?labelSelector=app%3Dfiller&resourceVersion=0', most=30),
+           scored=True, every=20, base=75, after=70),
+    ]),
+    'tc': dict(seed=3303, load=1.3, nodes=12, scenarios=[
+        sc('s3-quiet-controllers', 'controllers-restarted',
+           'controller-manager and scheduler killed, started again within 3 s', quiet=True, run=controllers_killed,
+           scored=True, every=20, base=70, after=60),
+        sc('s3-quiet-nodes', 'mixed', 'nodes join while a person works with kubectl and Jobs are created', quiet=True,
+           scored=True, every=20, base=60, after=60, run=mixed(
+               (0, human, dict(who='alice', secs=50, how='a person works with kubectl for 50 s')),
+               (10, more_nodes, dict(nodes=list(range(40, 46)), how='6 nodes join within 9 s')),
+               (20, cron, dict(bursts=1, how='20 Jobs created and deleted 18 s later')))),
+    ]),
+    'td': dict(seed=3404, load=1.0, nodes=9, lab=dict(members=3), scenarios=[
+        sc('s3-member-killed', 'store-down', 'one of three etcd members killed, back after 40 s', run=member_killed,
+           member=1, secs=40, mild='degraded', scored=True, every=20, base=70, after=70),
     ]),
 }

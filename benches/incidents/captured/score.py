@@ -36,6 +36,8 @@ KINDS = {
     "webhook-slow": {"webhook-drag"},
     "webhook-failing": {"webhook-drag"},
     "apiserver-restart": {"relist-storm"},
+    "apiserver-hung": {"relist-storm"},
+    "request-flood": {"client-surge"},
     "memory-pressure": {"memory", "relist-storm"},
     "namespace-deletion": {"cascade-delete", "write-burst"},
     "alternating-writers": {"write-burst", "client-surge"},

@@ -66,6 +66,9 @@ fn missing(source: Source) -> &'static str {
     }
 }
 
+/// Logarithm of how many times more watches start, from which on clients connect again.
+const MORE_WATCHES: f64 = 0.7;
+
 /// The causes of an episode, likeliest first.
 pub fn causes(words: Words<'_>) -> Vec<Cause> {
     let mut all: Vec<Cause> =
@@ -151,6 +154,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         }
         "request-surge" => format!("{} increased; audit logs would show who sends them", named("requests")),
         "load-surge" => "most clients sent more requests than before".to_owned(),
+        "slow-etcd" if candidate.feature("member_alone") > 0.0 => {
+            format!("the member {} of etcd restarted or did not answer", named("of several"))
+        }
         "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
         "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stalled or was very slow".to_owned(),
@@ -171,6 +177,10 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "relist-storm" => match words.episode.starts.first() {
             Some(start) => {
                 format!("{} restarted at {}, and its clients reconnected", named("an apiserver"), clock(start.at))
+            }
+            // The clients of one that stood still wait, and stay.
+            None if candidate.feature("away") > 0.0 && candidate.feature("watches") < MORE_WATCHES => {
+                format!("{} did not answer", named("an apiserver"))
             }
             None => format!("{} was unavailable or restarted, and its clients reconnected", named("an apiserver")),
         },
@@ -252,6 +262,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         }
         (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
         (_, "leader") => "etcd's leader was lost or changed".to_owned(),
+        ("slow-etcd", "member_alone") => "users hardly noticed it: the other members went on".to_owned(),
         (_, "etcd_away") => "etcd restarted, or its metrics could not be read".to_owned(),
         (_, "webhook_times") => format!("the webhook takes {} times its baseline", times(value)),
         (_, "webhook_slow") => format!("the webhook takes {} ms on average", significant(value * 500.0)),

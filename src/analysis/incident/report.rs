@@ -107,13 +107,19 @@ fn phase(phase: &Phases) -> Vec<Value> {
     vec![phase.name.into(), before.into(), within.into(), after.into()]
 }
 
+/// So many candidates people are shown, and further ones only from this confidence on.
+const MOST_CAUSES: usize = 3;
+const WORTH_A_LINE: f64 = 0.02;
+
 fn for_people(incident: &Incident) -> Vec<Table> {
     let mut all = Vec::new();
     let likely: Vec<Vec<Value>> = incident
         .causes
         .iter()
         .filter(|cause| !cause.supports.is_empty())
-        .map(|cause| {
+        .enumerate()
+        .filter(|(place, cause)| *place < MOST_CAUSES || cause.confidence >= WORTH_A_LINE)
+        .map(|(_, cause)| {
             vec![
                 format!("{} ({})", percent(cause.confidence), cause.words()).as_str().into(),
                 cause.kind.into(),

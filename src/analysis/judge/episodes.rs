@@ -3,7 +3,7 @@
 use super::holes;
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal, near, overlap};
-use super::vitals::{Vital, Vitals};
+use super::vitals::{Start, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -135,9 +135,7 @@ fn restarts(vitals: &Vitals, pause: Micros, is_alone: bool) -> Vec<Deviation> {
             baseline: 0.0,
             weight: 1.0,
         };
-        let own = vitals.of(Vital::Unreachable).filter(|course| course.instance == start.instance);
-        let mut gaps = own.flat_map(|course| &course.points).map(|point| point.span);
-        let gone = gaps.find(|gap| (gap.0..=gap.1).contains(&start.at));
+        let gone = vitals.gone_before(start);
         // It ended somewhere between the last page and when the next should have come.
         let from = gone.map(|gap| gap.0 - pause / 2);
         let span = (from.unwrap_or(start.at).min(start.at - SETTLES / 2), start.at + SETTLES / 2);
@@ -155,6 +153,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     let pages = series.iter().find(|own| own.source == Source::Metrics);
     let pause = pages.map_or(0, |own| own.grid.tile);
     let restarts = vitals.map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone));
+    let members = vitals.map_or_else(Vec::new, members);
     let all: Vec<Deviation> = deviations.iter().chain(&restarts).cloned().collect();
     let (mut holes, mut deviations): (Vec<_>, Vec<_>) =
         deviations.into_iter().partition(|own| holes::is_hole(own, &all, series, vitals));
@@ -225,8 +224,37 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
             joined.push(draft);
         }
     }
+    // A member of etcd that was away while nobody felt it.
+    for (span, members) in groups(members, SETTLES) {
+        match joined.iter_mut().find(|draft| draft.grade != Grade::Surge && near(draft.span, span, SETTLES)) {
+            Some(draft) => draft.deviations.extend(members),
+            None => {
+                let mut draft =
+                    Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
+                settle(&mut draft, series);
+                joined.push(draft);
+            }
+        }
+    }
     joined.sort_by_key(|draft| draft.span);
     joined
+}
+
+/// Members of etcd that restarted, and how long no page of theirs was to be had before.
+fn members(vitals: &Vitals) -> Vec<Deviation> {
+    let of = |start: &Start| {
+        let from = vitals.gone_before(start).map_or(start.at, |gap| gap.0);
+        Deviation {
+            signal: Signal::MemberRestart,
+            source: Source::Metrics,
+            span: (from.min(start.at - SETTLES / 2), start.at),
+            slack: SETTLES / 2,
+            level: 1.0,
+            baseline: 0.0,
+            weight: 1.0,
+        }
+    };
+    vitals.starts.iter().filter(|start| start.component == Component::Etcd).map(of).collect()
 }
 
 /// Whether the same apiserver was away in both, or restarted: all that is known of one that is `alone` is that nothing
@@ -306,7 +334,8 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
         _ => false,
     };
     let is_lost = |own: &Deviation| {
-        let is_less = matches!(own.signal, Signal::NodesLost | Signal::Slower | Signal::LogMissing(_));
+        let is_less =
+            matches!(own.signal, Signal::NodesLost | Signal::Slower | Signal::LogMissing(_) | Signal::MemberRestart);
         own.signal.is_felt() || own.signal.is_away() || is_less
     };
     draft.grade = if draft.deviations.iter().any(is_outage) {

@@ -3,14 +3,12 @@
 
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, near, overlap};
-use super::stops::{NEARLY_ALL, is_taken_over, part_of_usual, reconnect};
+use super::stops::{GOES_ON, NEARLY_ALL, is_taken_over, one_stops, part_of_usual, reconnect};
 use super::vitals::{Vital, Vitals};
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeSet;
 
-/// From this part of the typical rate on, requests go on.
-const GOES_ON: f64 = 0.5;
 /// Slow requests behind a silence are its consequence from so many times those of nearly all other intervals on.
 const SLOWER_TIMES: f64 = 2.0;
 /// Who waits for an apiserver does so for half of the time that it answers nobody, within bounds, s.
@@ -58,7 +56,11 @@ pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSerie
         return false;
     }
     let pages = series.iter().find(|own| own.source == Source::Metrics);
-    if pages.and_then(|pages| part_of_usual(pages, &pages.requests(), own.span)).is_some_and(|part| part < GOES_ON) {
+    let stops = |pages: &RequestSeries| {
+        part_of_usual(pages, &pages.requests(), own.span).is_some_and(|part| part < GOES_ON)
+            || matches!(own.signal, Signal::Away(_)) && one_stops(pages, own.span)
+    };
+    if pages.is_some_and(stops) {
         return false;
     }
     let reconnect_at = |at: Micros| series.iter().any(|series| reconnect(series, at));
@@ -83,6 +85,9 @@ pub(super) fn are_holes(deviations: &[Deviation]) -> bool {
 fn has_consequence(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
     let is_away = |other: &Deviation| other.signal.is_away() && other.source == Source::Metrics;
     let is_slow = || series.iter().any(|series| waited(series, own.span) || is_slower_behind(series, own.span.1));
+    if series.iter().any(|series| is_failing_behind(series, own.span.1)) {
+        return true;
+    }
     let is_impact = |other: &Deviation| other.is_impact() && (!matches!(other.signal, Signal::Slow(_)) || is_slow());
     all.iter().any(|other| near(other.span, own.span, NEAR) && (is_away(other) || is_impact(other)))
 }
@@ -90,12 +95,24 @@ fn has_consequence(own: &Deviation, all: &[Deviation], series: &[RequestSeries])
 /// Whether more requests are slow just behind a silence than in nearly all other intervals: an apiserver that starts is
 /// slow for a while.
 fn is_slower_behind(series: &RequestSeries, end: Micros) -> bool {
+    let (most, others) = most_behind(series, end, |at| series.tiles[at].all().slow);
+    most > SLOWER_TIMES * others
+}
+
+/// Whether more requests fail just behind a silence than in nearly all other intervals: what waited at an apiserver
+/// that stood still is past its deadline when it goes on.
+fn is_failing_behind(series: &RequestSeries, end: Micros) -> bool {
+    let (most, others) = most_behind(series, end, |at| series.tiles[at].all().errors);
+    most >= MIN_WAITED && most > SLOWER_TIMES * others
+}
+
+/// What an interval just behind a moment has at most, and what nearly all others have.
+fn most_behind(series: &RequestSeries, end: Micros, of: impl Fn(usize) -> f64) -> (f64, f64) {
     let grid = series.grid;
     let is_behind = |at: &usize| grid.start(at + 1) > end && grid.start(*at) < end + NEAR;
-    let slow = |at: usize| series.tiles[at].all().slow;
-    let others = (0..series.tiles.len()).filter(|at| !is_behind(at)).map(slow).collect();
-    let most = (0..series.tiles.len()).filter(is_behind).map(slow).fold(0.0, f64::max);
-    most > SLOWER_TIMES * quantile(others, NEARLY_ALL).unwrap_or(0.0)
+    let others = (0..series.tiles.len()).filter(|at| !is_behind(at)).map(&of).collect();
+    let most = (0..series.tiles.len()).filter(is_behind).map(&of).fold(0.0, f64::max);
+    (most, quantile(others, NEARLY_ALL).unwrap_or(0.0))
 }
 
 /// Whether requests took so long, when a silence ended, that they had waited for it.

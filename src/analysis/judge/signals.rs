@@ -28,6 +28,8 @@ pub enum Signal {
     Away(usize),
     /// An apiserver restarted.
     Restart,
+    /// A member of etcd restarted, or was away until then.
+    MemberRestart,
     /// Events are missing, as far as anything shows: of all logs, or of the log of one apiserver.
     LogMissing(Option<usize>),
     /// Kubelets of many nodes at once do not answer.
@@ -60,6 +62,7 @@ impl Signal {
             Self::WritesStop => "writes_stop",
             Self::Away(_) => "apiserver_away",
             Self::Restart => "restart",
+            Self::MemberRestart => "etcd_restart",
             Self::LogMissing(_) => "log_missing",
             Self::NodesLost => "nodes_lost",
             Self::Requests => "requests",

@@ -2,7 +2,7 @@
 
 use super::excursions::{Baseline, baseline, maximal};
 use super::series::{RequestSeries, Tile, quantile};
-use super::signals::{Deviation, Signal, edges};
+use super::signals::{Deviation, Signal, edges, overlap};
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeSet;
@@ -161,15 +161,24 @@ fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
     others
 }
 
-/// Requests within a time by those that are usual; `None` where intervals that lie wholly within it are less than half
-/// of it.
+/// Requests within a time by those that are usual; `None` where the intervals of which half or more lies within it are
+/// less than half of it. What of these intervals lies outside is taken to be as usual.
 pub(super) fn part_of_usual(series: &RequestSeries, counts: &[f64], span: Span) -> Option<f64> {
-    let grid = series.grid;
-    let within = (0..counts.len()).filter(|at| span.0 <= grid.start(*at) && grid.start(at + 1) <= span.1);
-    let (count, seconds) =
-        within.fold((0.0, 0.0), |(count, seconds), at| (count + counts[at], seconds + grid.seconds(at)));
-    (seconds * 2.0 >= (span.1 - span.0) as f64 / SECOND as f64)
-        .then(|| count / (series.typical_of(counts) * seconds).max(1.0))
+    let (grid, usual) = (series.grid, series.typical_of(counts));
+    let inside = |at: usize| overlap((grid.start(at), grid.start(at + 1)), span) as f64 / SECOND as f64;
+    let within = (0..counts.len()).filter(|at| 2.0 * inside(*at) >= grid.seconds(*at) && inside(*at) > 0.0);
+    let (count, seconds) = within.fold((0.0, 0.0), |(count, seconds), at| {
+        (count + counts[at] - usual * (grid.seconds(at) - inside(at)).max(0.0), seconds + inside(at))
+    });
+    (seconds * 2.0 >= (span.1 - span.0) as f64 / SECOND as f64).then(|| count.max(0.0) / (usual * seconds).max(1.0))
+}
+
+/// From this part of the typical rate on, requests go on.
+pub(super) const GOES_ON: f64 = 0.5;
+
+/// Whether pages of an apiserver count far fewer requests than usual within a time.
+pub(super) fn one_stops(pages: &RequestSeries, span: Span) -> bool {
+    pages.by_instance.iter().any(|counts| part_of_usual(pages, counts, span).is_some_and(|part| part < GOES_ON))
 }
 
 /// Whether other apiservers answer what one of them would have answered: a third of it, or more, and more than they

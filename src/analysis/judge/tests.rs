@@ -7,7 +7,7 @@ use super::{Episode, Input, judge};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 use proptest::prelude::*;
 
 const TILE: Micros = 10 * SECOND;
@@ -234,6 +234,36 @@ fn a_hole_in_the_logs_is_no_outage_unless_somebody_felt_it() {
     assert_eq!(judge(&input).episodes.len(), 0);
 }
 
+/// By pages of etcd alone: nobody felt it, and of several members one is redundancy.
+#[test]
+fn a_member_of_etcd_that_was_away_is_redundancy_lost() {
+    let all = Made::new(60, |_, _, own| own);
+    let course = |vital, instance: &str, span: Span, value| Course {
+        vital,
+        instance: instance.to_owned(),
+        name: String::new(),
+        points: vec![Point { span, value, count: 1.0 }],
+    };
+    let begin = (BEGIN, BEGIN);
+    let gone = (BEGIN + 20 * TILE, BEGIN + 32 * TILE);
+    let mut vitals = Vitals {
+        starts: vec![Start { at: gone.1, component: Component::Etcd, instance: "etcd-1".to_owned() }],
+        courses: vec![
+            course(Vital::EtcdLeader, "etcd-0", begin, 1.0),
+            course(Vital::EtcdLeader, "etcd-1", begin, 1.0),
+            course(Vital::Unreachable, "etcd-1", gone, 120.0),
+        ],
+    };
+    let found = judged(&all, Some(&vitals));
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Degraded, (20, 32)), "{found:?}");
+    let cause = &found[0].causes[0];
+    assert_eq!((cause.kind, cause.name.as_deref()), ("slow-etcd", Some("etcd-1")));
+    assert!(cause.confidence > 0.8, "{cause:?}");
+    // The only one: no other member went on.
+    vitals.courses.remove(0);
+    assert_eq!(judged(&all, Some(&vitals))[0].causes[0].feature("member_alone"), 0.0);
+}
+
 /// The others answer no more than before, and nobody connects again.
 #[test]
 fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
@@ -258,6 +288,22 @@ fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
     let start = Start { at: BEGIN + 32 * TILE, component: Component::Apiserver, instance: "b".to_owned() };
     let vitals = Vitals { starts: vec![start], ..Vitals::default() };
     assert!(!judged(&with(1.0), Some(&vitals))[0].is_hole());
+    // It stood still: what waited there fails when it goes on, and nobody moved to the other one.
+    let mut still = with(1.0);
+    let failed = Cell { count: 8.0, errors: 8.0, throttled: 0.0, seconds: 0.01 };
+    still.rows.push((32, (1, LEASES, 1), failed));
+    let found = judged(&still, None);
+    assert_eq!((first(&found[0]).0, found[0].is_hole(), tiles(&found[0])), ("relist-storm", false, (20, 32)));
+    // Or its own pages count hardly anything: that none started is then nothing against it.
+    let pages = Paged(Made::new(60, |tile, (_, _, instance), own| Cell {
+        count: own.count * if within(tile) && instance == 1 { 0.3 } else { 1.0 },
+        ..own
+    }));
+    let (log, vitals) = (with(1.0), Vitals::default());
+    let input = Input { requests: &[&log, &pages], vitals: Some(&vitals), operations: &[], given: &[] };
+    let found = judge(&input).episodes;
+    assert_eq!((first(&found[0]).0, found[0].is_hole()), ("relist-storm", false));
+    assert_eq!(found[0].causes[0].feature("none_started"), 0.0);
     // Pages that count on at both.
     let pages = Paged(Made::new(60, |_, _, own| own));
     let log = with(1.0);

@@ -136,6 +136,14 @@ impl Vitals {
         self.starts.iter().filter(is_its)
     }
 
+    /// When no page of a process could be had before it started.
+    pub fn gone_before(&self, start: &Start) -> Option<Span> {
+        let own = self.of(Vital::Unreachable).filter(|course| course.instance == start.instance);
+        let mut gaps = own.flat_map(|course| &course.points).map(|point| point.span);
+        // Processes say when they started to within a part of a second.
+        gaps.find(|gap| (gap.0..=gap.1 + SECOND).contains(&start.at))
+    }
+
     /// The mean of a vital over a time, over all courses that `accept` takes, and of how many events; points count by
     /// the part of them that lies within. `None` where there is no point.
     pub fn mean(&self, vital: Vital, (from, to): Span, accept: impl Fn(&Course) -> bool) -> Option<(f64, f64)> {
@@ -249,8 +257,11 @@ fn unreachable(own: &Instance) -> Option<Course> {
     let mut lengths: Vec<Micros> = own.intervals.iter().map(|(from, to)| to - from).collect();
     lengths.sort_unstable();
     let usual = *lengths.get(lengths.len() / 2)?;
-    let gaps = own.intervals.iter().filter(|(from, to)| (to - from) as f64 > GAP_TIMES * usual as f64);
-    let point = |&(from, to): &Span| {
+    // Between the last page of a process and the start of the next one nothing is counted.
+    let between = own.intervals.windows(2).map(|pair| (pair[0].1, pair[1].0));
+    let gaps = own.intervals.iter().copied().chain(between);
+    let gaps = gaps.filter(|(from, to)| (to - from) as f64 > GAP_TIMES * usual as f64);
+    let point = |(from, to): Span| {
         let span = (from + usual, to);
         Point { span, value: (span.1 - span.0) as f64 / SECOND as f64, count: 1.0 }
     };

@@ -71,6 +71,7 @@ pub const WEIGHTS: &[(&str, &str, f64)] = &[
     ("slow-etcd", "etcd_disk", 3.036),
     ("slow-etcd", "leader", 2.000),
     ("slow-etcd", "etcd_away", 2.000),
+    ("slow-etcd", "member_alone", 5.000),
     ("slow-etcd", "no_audit", -1.924),
     ("slow-etcd", "no_metrics", 0.000),
     ("slow-etcd", "etcd_fast", -4.399),

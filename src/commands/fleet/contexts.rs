@@ -26,6 +26,13 @@ pub(super) struct ContextFlags {
     kube: KubeFlags,
 }
 
+impl ContextFlags {
+    /// Whether clusters are meant that answer now.
+    pub(super) fn is_some(&self) -> bool {
+        !self.contexts.is_empty() || self.kube.kubeconfig.is_some() || self.kube.context.is_some()
+    }
+}
+
 fn pattern(text: &str) -> Result<glob::Pattern, String> {
     glob::Pattern::new(text).map_err(|error| error.to_string())
 }

@@ -5,15 +5,17 @@ mod contexts;
 mod read;
 mod sources;
 
+use crate::analysis::answer::Answer;
 use crate::analysis::fleet::ClusterState;
 use crate::analysis::fleet::report::{FIELDS, FleetInput, report};
 use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, Settings, TimeFlags, side_by_side, silent};
 use crate::inputs::found;
 use crate::model::input::InputReport;
-use crate::model::question::{self, Bounds};
+use crate::model::question::{self, Bounds, Fleet};
+use crate::model::report::Report;
 use crate::model::time::Micros;
-use sources::NamedCluster;
+pub(super) use sources::{NamedCluster, several};
 use std::path::Path;
 
 /// Arguments of `plimsoll fleet`.
@@ -29,6 +31,8 @@ use std::path::Path;
   plimsoll fleet --contexts 'prod-*'
   # for cron: exit code 1 where a cluster had an outage or incident
   plimsoll fleet stores/ --fail-on critical
+  # one page for a browser; in the terminal: plimsoll tui stores/
+  plimsoll fleet stores/ -o html > fleet.html
 
 What each column tells, and what it needs: docs/commands/fleet.md.")]
 pub struct Args {
@@ -59,23 +63,58 @@ struct Bounded {
 /// What came of a cluster, and what was lost on the way.
 type Outcome = (ClusterState, Vec<String>);
 
+impl Args {
+    /// What the flags ask; `None` of clusters that answer now.
+    pub fn question(&self, now: Micros) -> Result<Option<question::Question>, Error> {
+        #[cfg(feature = "live")]
+        if self.live.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(question::Question::Fleet(self.fleet(now)?)))
+    }
+
+    fn fleet(&self, now: Micros) -> Result<Fleet, Error> {
+        Ok(Fleet {
+            sources: self.sources.clone(),
+            bounds: self.time.resolve(now).map_err(Error::Usage)?,
+            to: self.to.map(|Minor(minor)| format!("1.{minor}")),
+        })
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
+    context.sort_by(&FIELDS)?;
+    let question = args.fleet(context.io.now)?;
+    #[cfg(feature = "live")]
+    let (live, _pages) = match contexts::take(&args.live, context)? {
+        Some((live, pages)) => (live, Some(pages)),
+        None => (Vec::new(), None),
+    };
+    #[cfg(not(feature = "live"))]
+    let live = Vec::new();
+    let report = ask(&question, live, context)?;
+    context.print(&report, FailOn::Never)
+}
+
+/// Answers the question.
+pub(super) fn answer(question: &Fleet, context: &mut Context<'_>) -> Result<Answer, Error> {
+    Ok(Answer::of(ask(question, Vec::new(), context)?))
+}
+
+/// What the clusters of a question, and those that answer now, come to.
+fn ask(question: &Fleet, live: Vec<NamedCluster>, context: &mut Context<'_>) -> Result<Report, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
-    if let Some(pipe) = args.sources.iter().find(|source| *source == "-" || source.ends_with("=-")) {
+    let Fleet { sources, bounds, to } = question;
+    if let Some(pipe) = sources.iter().find(|source| *source == "-" || source.ends_with("=-")) {
         return Err(Error::Usage(format!("{pipe}: a fleet is read from files and folders, not from a pipe")));
     }
-    if let Some(name) = args.sources.iter().find(|source| source.ends_with('=') && !Path::new(source).exists()) {
+    if let Some(name) = sources.iter().find(|source| source.ends_with('=') && !Path::new(source).exists()) {
         return Err(Error::Usage(format!("{name}: a source must follow the name, as in {name}prod.tar.zst")));
     }
-    let bounds = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let asked = Bounded { bounds, to: args.to, horizon: question::Forecast::default().horizon };
-    let named = sources::clusters(&args.sources);
-    #[cfg(feature = "live")]
-    let (named, _pages) = match contexts::take(&args.live, context)? {
-        Some((asked, pages)) => ([named, asked].concat(), Some(pages)),
-        None => (named, None),
-    };
+    let to = to.as_deref().map(found::parse_version).transpose().map_err(Error::Usage)?;
+    let asked = Bounded { bounds: *bounds, to, horizon: question::Forecast::default().horizon };
+    let named = [sources::clusters(sources), live].concat();
     let outcomes = read_all(&named, &asked, context);
     let mut clusters = Vec::new();
     let mut inputs = Vec::new();
@@ -102,7 +141,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let (now, top) = (context.io.now, context.settings.asked_top());
     let input = FleetInput { clusters, inputs, now, horizon: asked.horizon, top, sort_by };
-    context.print(&report(input), FailOn::Never)
+    Ok(report(input))
 }
 
 /// Reads all clusters, several at a time.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// What is read of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NamedCluster {
+pub(in crate::commands) struct NamedCluster {
     /// What the command line calls it; `None`: what its data does.
     pub(super) name: Option<String>,
-    pub(super) sources: Vec<String>,
+    pub(in crate::commands) sources: Vec<String>,
     /// What to call the sources, where their paths say nothing.
     pub(super) shown: Option<String>,
     /// Why there is nothing to read.
@@ -25,7 +25,7 @@ impl NamedCluster {
     }
 
     /// What is read, in words.
-    pub(super) fn shown(&self) -> String {
+    pub(in crate::commands) fn shown(&self) -> String {
         self.shown.clone().unwrap_or_else(|| self.sources.join(" "))
     }
 }
@@ -44,6 +44,13 @@ pub(super) fn clusters(arguments: &[String]) -> Vec<NamedCluster> {
         }
     }
     all
+}
+
+/// The clusters that arguments name, where these say that there are several: by a name in front of a source, or by a
+/// folder that holds a cluster in each of its folders. Of other arguments nothing says so: they may be of one cluster.
+pub(in crate::commands) fn several(arguments: &[String]) -> Option<Vec<NamedCluster>> {
+    let says = |argument: &String| named(argument).is_some() || within(argument).len() > 1;
+    arguments.iter().any(says).then(|| clusters(arguments))
 }
 
 /// A name in front of a source. A path that holds `=` is a path where there is one.
@@ -103,6 +110,10 @@ mod tests {
         assert_eq!(clusters(&[text("x=y.log")])[0].name, None);
         let of_one = clusters(&["prod=logs".to_owned(), "test=x".to_owned(), "prod=metrics".to_owned()]);
         assert_eq!(of_one.len(), 2);
+        let are_several = |arguments: &[String]| several(arguments).map(|all| all.len());
+        assert_eq!(are_several(&["prod=logs".to_owned(), text("a")]), Some(2));
+        assert_eq!(are_several(&[home.path().display().to_string()]), Some(3));
+        assert_eq!(are_several(&[text("a"), text("plain"), text("c.tar.zst")]), None);
         assert_eq!((of_one[0].name.as_deref(), of_one[0].sources.join(" ")), (Some("prod"), "logs metrics".to_owned()));
         assert_eq!(
             clusters(&["=logs".to_owned(), "prod=".to_owned()]).iter().filter(|own| own.name.is_some()).count(),

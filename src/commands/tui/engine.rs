@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// Something to be done.
 enum Job {
     Answer(Ask),
-    Look { sources: Vec<String>, history: Vec<String> },
+    Look { opened: u64, sources: Vec<String>, history: Vec<String> },
     Export { want: Want, rows: Option<Table>, path: String },
 }
 
@@ -100,9 +100,9 @@ impl Engine {
         Self(queue)
     }
 
-    /// Finds out what there is.
-    pub(super) fn look(&self, sources: Vec<String>, history: Vec<String>) {
-        self.0.push(Job::Look { sources, history });
+    /// Finds out what there is, of a fleet in the cluster that was opened so many-th.
+    pub(super) fn look(&self, opened: u64, sources: Vec<String>, history: Vec<String>) {
+        self.0.push(Job::Look { opened, sources, history });
     }
 
     /// Answers a question.
@@ -146,7 +146,7 @@ pub(super) struct Worker {
     /// Logs that are held in memory; of what is live none.
     held: Option<Arc<HeldLogs>>,
     /// Sources of logs that are to be held once what a person waits for first is answered.
-    logs: Arc<Mutex<Vec<String>>>,
+    logs: Arc<Mutex<(u64, Vec<String>)>>,
 }
 
 impl Worker {
@@ -172,7 +172,7 @@ impl Worker {
                     self.hold();
                 }
             }
-            Job::Look { sources, history } => self.look(&sources, history),
+            Job::Look { opened, sources, history } => self.look(opened, &sources, history),
             Job::Export { want, rows, path } => {
                 let reported = self.with(|context| export::export(&want, rows, &path, context));
                 let what = reported.unwrap_or_else(|error| format!("{path}: {error}"));
@@ -216,15 +216,18 @@ impl Worker {
         run(&mut context)
     }
 
-    fn look(&self, sources: &[String], history: Vec<String>) {
+    fn look(&self, opened: u64, sources: &[String], history: Vec<String>) {
+        if let Some(held) = &self.held {
+            held.clear();
+        }
         match self.with(|context| look(sources, history, context)) {
             Ok(found) => {
-                *self.logs.lock().unwrap_or_else(PoisonError::into_inner) = found.of(&[Source::Audit]);
-                self.send(Msg::SourceKinds(found));
+                *self.logs.lock().unwrap_or_else(PoisonError::into_inner) = (opened, found.of(&[Source::Audit]));
+                self.send(Msg::SourceKinds(SourceKinds { opened, ..found }));
             }
             Err(error) => {
                 self.send(Msg::Said(Severity::Critical, error.to_string()));
-                self.send(Msg::SourceKinds(SourceKinds::default()));
+                self.send(Msg::SourceKinds(SourceKinds { opened, ..SourceKinds::default() }));
             }
         }
     }
@@ -232,13 +235,13 @@ impl Worker {
     /// Reads the logs once more, and holds what windows of them are taken from.
     pub(super) fn hold(&self) {
         let Some(held) = &self.held else { return };
-        let sources = std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner));
+        let (opened, sources) = std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner));
         if sources.is_empty() {
             return;
         }
         let streams = find::find(&sources, Wanted::Logs, now()).streams;
         match self.with(|context| held.hold(streams, context)) {
-            Ok(Some(tile)) => self.send(Msg::Held(tile)),
+            Ok(Some(tile)) => self.send(Msg::Held(opened, tile)),
             // Each step reads them: they are roll-ups themselves, or still written to.
             Ok(None) => {}
             Err(error) => self.send(Msg::Said(Severity::Warning, error.to_string())),
@@ -249,7 +252,7 @@ impl Worker {
     #[cfg(test)]
     pub(super) fn holding(mut self, sources: &[&str]) -> Self {
         self.held = Some(Arc::default());
-        self.logs = Arc::new(Mutex::new(sources.iter().map(|source| (*source).to_owned()).collect()));
+        self.logs = Arc::new(Mutex::new((0, sources.iter().map(|source| (*source).to_owned()).collect())));
         self.hold();
         self
     }

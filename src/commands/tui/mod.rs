@@ -1,5 +1,7 @@
 //! `plimsoll tui`: threads that read and answer, and one that draws.
 
+#[cfg(test)]
+mod console;
 mod course;
 mod engine;
 mod export;
@@ -11,6 +13,9 @@ mod objects;
 mod pace;
 #[cfg(feature = "live")]
 mod shared;
+#[cfg(test)]
+#[cfg(feature = "history")]
+mod side_by_side;
 #[cfg(feature = "live")]
 mod spool;
 #[cfg(test)]
@@ -19,9 +24,15 @@ mod steps;
 mod tests;
 
 use crate::cli::{Context, Error, KubeFlags, parse_every};
+#[cfg(feature = "history")]
+use crate::commands::fleet::{self, NamedCluster};
 use crate::model::units::parse_bytes;
-use crate::sources::arguments::{expand, is_live};
+use crate::sources::arguments::{expand, is_live as is_live_source};
 use crate::sources::clock::now;
+#[cfg(feature = "history")]
+use crate::sources::store::Store;
+#[cfg(feature = "history")]
+use crate::views::tui::FleetCluster;
 use crate::views::tui::keys::Keys;
 use crate::views::tui::theme::NAMES;
 use crate::views::tui::{Effect, Msg, State, Theme, term};
@@ -49,12 +60,14 @@ use std::time::Duration;
   plimsoll tui bundle/
   # any mix of what the other commands read
   plimsoll tui audit.log snapshot.db metrics/
+  # many clusters side by side, of which one is opened: each store or bundle in a folder, or named
+  plimsoll tui stores/ test=test.tar.zst
 
 ? shows the keys. A tab shows the output of a command: Y copies that command. More: docs/commands/tui.md.")]
 pub struct Args {
     /// What the other commands read: bundles, audit logs, metrics pages, databases of etcd, heap profiles, copies of
     /// cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the kubeconfig
-    /// names.
+    /// names. NAME=SOURCE, or a folder of bundles or stores: many clusters side by side.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Follow this audit log (file, folder, glob) as it is written; repeatable.
@@ -117,7 +130,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 .to_owned(),
         ));
     }
-    let (again, still): (Vec<String>, Vec<String>) = args.sources.iter().cloned().partition(|source| is_live(source));
+    #[cfg(feature = "history")]
+    if let Some(clusters) = fleet::several(&args.sources) {
+        return many(args, clusters, State::new("", false, keys, theme), context);
+    }
+    let (again, still): (Vec<String>, Vec<String>) =
+        args.sources.iter().cloned().partition(|source| is_live_source(source));
     // Whoever mistypes a path wants to know at once.
     for source in still.iter().chain(&args.follow).filter(|source| !Path::new(source).is_dir()) {
         expand(source).map_err(|error| Error::Input(error.to_string()))?;
@@ -150,18 +168,54 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         ));
     }
     let engine = Engine::start(context.settings.clone(), &sender, None);
-    engine.look(still, history);
+    engine.look(0, still, history);
     // What is read live is saved; here nothing is.
-    show(console, &engine, |_| ())
+    show(console, &engine, |_| (), |sources| (sources, Vec::new()))
+}
+
+/// Looks at many clusters side by side, and into one of them.
+#[cfg(feature = "history")]
+fn many(args: &Args, clusters: Vec<NamedCluster>, state: State, context: &mut Context<'_>) -> Result<(), Error> {
+    let is_live = !args.follow.is_empty() || args.kube.context.is_some() || args.kube.kubeconfig.is_some();
+    let all = || clusters.iter().flat_map(|own| &own.sources);
+    if is_live || args.objects || all().any(|source| is_live_source(source)) {
+        let why = "clusters side by side are read from files: without --follow, --context, --objects, URLs and cgroups";
+        return Err(Error::Usage(why.to_owned()));
+    }
+    for source in all().filter(|source| !Path::new(source).is_dir()) {
+        expand(source).map_err(|error| Error::Input(error.to_string()))?;
+    }
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    signals(&sender)?;
+    let clusters = clusters.into_iter().map(|own| FleetCluster { shown: own.shown(), sources: own.sources });
+    let state = state.of_fleet(&args.sources, clusters.collect());
+    let engine = Engine::start(context.settings.clone(), &sender, None);
+    let console = (state, (sender, receiver), !args.no_mouse);
+    // A store that is opened holds series for forecasts as well.
+    let with_history = |sources: Vec<String>| {
+        let stores = sources.iter().filter(|source| Store::is_store(Path::new(source))).chain(&args.history);
+        let stores = stores.cloned().collect();
+        (sources, stores)
+    };
+    show(console, &engine, |_| (), with_history)
 }
 
 /// What is drawn, where it comes from, whether the mouse is ours.
 type Console = (State, (Sender<Msg>, Receiver<Msg>), bool);
 
 /// Draws until the user leaves.
-fn show((state, channel, has_mouse): Console, engine: &Engine, save: impl Fn(String)) -> Result<(), Error> {
+fn show(
+    (state, channel, has_mouse): Console,
+    engine: &Engine,
+    save: impl Fn(String),
+    with_history: impl Fn(Vec<String>) -> (Vec<String>, Vec<String>),
+) -> Result<(), Error> {
     let outside = |effect: Effect| match effect {
         Effect::Ask(ask) => engine.ask(ask),
+        Effect::Open { opened, sources } => {
+            let (sources, history) = with_history(sources);
+            engine.look(opened, sources, history);
+        }
         Effect::Export { want, rows, path } => engine.export(want, rows, path),
         Effect::Save(path) => save(path),
         Effect::Copy(_) | Effect::Redraw | Effect::Suspend | Effect::Quit => {}
@@ -195,7 +249,7 @@ fn live(
     }
     // However it ends: nothing is left behind.
     let _removed = Removed(&shared);
-    show(console, &engine, |path| shared.save(path, args.with_bodies))
+    show(console, &engine, |path| shared.save(path, args.with_bodies), |sources| (sources, Vec::new()))
 }
 
 /// Removes what was kept when it is dropped.

@@ -1,7 +1,7 @@
 //! Steps in time through logs that are held in memory: what they show is what the log itself says of the window.
 
+use super::console::worker;
 use super::engine::Worker;
-use super::tests::worker;
 use crate::analysis::answer::Answer;
 use crate::cli::Shown;
 use crate::commands;

@@ -1,12 +1,9 @@
 //! The terminal UI without a terminal: what each tab shows of a real bundle, and that no order of keys breaks it.
 
-use super::engine::Worker;
-use crate::analysis::answer;
-use crate::cli::{Io, Settings, Shown};
-use crate::commands;
+use super::console::{Console, worker};
 use crate::model::cause::Source;
 use crate::model::question::{Kind, Question, Traffic};
-use crate::model::report::{Finding, Report, Severity, Table, Value};
+use crate::model::report::{Finding, Severity, Table, Value};
 use crate::model::time::SECOND;
 use crate::views::Format;
 use crate::views::tui::keys::Keys;
@@ -17,100 +14,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
-
-/// A state, and what answers its questions on the same thread.
-struct Console {
-    state: State,
-    worker: Worker,
-    /// What was answered before.
-    known: Rc<RefCell<HashMap<String, Answer>>>,
-    /// Whether a question about another moment is answered with what is known of the tab: for tests of what keys do.
-    is_quick: bool,
-    done: Vec<Effect>,
-}
-
-pub(super) fn worker() -> Worker {
-    let mut io = Io::process();
-    (io.config_file, io.cache_folder) = (None, None);
-    Worker::new(Settings::usual(&io).unwrap(), crossbeam_channel::unbounded().0)
-}
-
-impl Console {
-    /// One that looks at these sources, with all that it asks at first answered.
-    fn of(sources: &[&str]) -> Self {
-        Self::with_history(sources, &[])
-    }
-
-    /// The same beside a history.
-    fn with_history(sources: &[&str], history: &[&str]) -> Self {
-        let state = State::new("list-storm", false, Keys::default(), Theme::usual());
-        let mut console = Self { state, worker: worker(), known: Rc::default(), is_quick: false, done: Vec::new() };
-        let [sources, history] =
-            [sources, history].map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<String>>());
-        let found = console.worker.with(|context| super::engine::look(&sources, history, context)).unwrap();
-        console.send(Msg::SourceKinds(found));
-        console
-    }
-
-    /// What a question comes to, asked without the terminal UI.
-    fn answered(&self, question: &Question, format: Format) -> Report {
-        let shown = Shown { format, top: None };
-        let answer = self.worker.with(|context| context.compose(shown, |context| commands::answer(question, context)));
-        match answer.unwrap() {
-            answer::Answer::Report(report, _) => *report,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Gives a message, and whatever comes of it.
-    fn send(&mut self, msg: Msg) {
-        let mut effects = self.state.update(msg);
-        while let Some(effect) = effects.pop() {
-            match effect {
-                Effect::Ask(ask) => {
-                    let answer = self.answer(ask);
-                    effects.extend(self.state.update(Msg::Answer(Box::new(answer))));
-                }
-                other => self.done.push(other),
-            }
-        }
-    }
-
-    fn answer(&self, ask: Ask) -> Answer {
-        let role = format!("{:?}", ask.role);
-        let key = if self.is_quick { role.clone() } else { format!("{role} {:?}", ask.wants) };
-        if let Some(known) = self.known.borrow().get(&key) {
-            return Answer { number: ask.number, wants: ask.wants, ..known.clone() };
-        }
-        let answer = self.worker.answered(ask);
-        let mut known = self.known.borrow_mut();
-        known.insert(role, answer.clone());
-        known.insert(key, answer.clone());
-        answer
-    }
-
-    fn key(&mut self, key: char) {
-        self.send(Msg::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)));
-    }
-
-    fn press(&mut self, key: KeyCode) {
-        self.send(Msg::Key(KeyEvent::new(key, KeyModifiers::NONE)));
-    }
-
-    /// The screen as text.
-    fn screen(&mut self, width: u16, height: u16) -> String {
-        self.send(Msg::Resize(width, height));
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw::draw(&self.state, frame)).unwrap();
-        let buffer = terminal.backend().buffer();
-        let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-        (0..height).map(line).collect::<Vec<_>>().join("\n")
-    }
-}
 
 const STORM: &[&str] = &["samples/list-storm"];
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
@@ -118,8 +23,8 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
 #[test]
 fn each_tab_at_each_size() {
     let mut console = Console::of(STORM);
-    for tab in Tab::ALL {
-        console.key(char::from_digit(((tab.index() + 1) % 10) as u32, 10).unwrap());
+    for tab in console.state.tabs() {
+        console.key(tab.key());
         for (width, height) in SIZES {
             let name = format!("{}-{width}x{height}", tab.name().to_lowercase());
             insta::assert_snapshot!(name, console.screen(width, height));

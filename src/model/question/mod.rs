@@ -54,6 +54,7 @@ pub enum Question {
     QuotaCheck(QuotaCheck),
     QuotaLint(QuotaLint),
     Forecast(Forecast),
+    Fleet(Fleet),
     Report(Report),
 }
 
@@ -84,9 +85,27 @@ impl Question {
             Self::QuotaCheck(own) => own.line(),
             Self::QuotaLint(own) => own.line(),
             Self::Forecast(own) => own.line(),
+            Self::Fleet(own) => own.line(),
             Self::Report(own) => own.line(),
         }
         .into_words()
+    }
+}
+
+/// `plimsoll fleet`, of clusters that do not answer now.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fleet {
+    /// A source of a cluster each, or `NAME=SOURCE`, or a folder of clusters.
+    pub sources: Vec<String>,
+    /// What of each cluster's data is looked at.
+    pub bounds: Bounds,
+    /// The version to upgrade to: 1.37.
+    pub to: Option<String>,
+}
+
+impl Fleet {
+    fn line(&self) -> Line {
+        Line::new(&["fleet"]).sources(&self.sources).bounds(self.bounds).text("--to", self.to.as_ref())
     }
 }
 

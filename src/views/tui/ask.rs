@@ -6,8 +6,8 @@ use super::state::State;
 use super::want::{Role, Want};
 use crate::model::cause::Source;
 use crate::model::question::{
-    self, Bounds, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Forecast, GuardEvents, HeapFlame, HeapTop, Kind, MemoryShow,
-    Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
+    self, Bounds, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Fleet, Forecast, GuardEvents, HeapFlame, HeapTop, Kind,
+    MemoryShow, Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
 };
 use crate::model::time::{self, Micros, Span};
 
@@ -30,6 +30,9 @@ impl State {
     /// What a tab shows, given what there is, the time that is looked at, and how one looks at it.
     pub fn wants(&self, tab: Tab) -> Result<Vec<Want>, Missing> {
         use Source::{Audit, Cgroup, Heap, Metrics};
+        if tab == Tab::Fleet {
+            return Ok(vec![want(Question::Fleet(Fleet { sources: self.fleet.clone(), ..Fleet::default() }))]);
+        }
         let Some(found) = &self.found else { return Err("Reading the sources …") };
         let bounds = bounds(self.clock.asked());
         // What was captured now and then is shown as it was at the moment that is looked at.
@@ -106,7 +109,7 @@ impl State {
                 Ok(vec![want(Question::GuardEvents(guard))])
             }
             Tab::Guard => Err("Dangerous operations require audit logs; give some as SOURCE."),
-            Tab::Log => Err(""),
+            Tab::Log | Tab::Fleet => Err(""),
         }
     }
 

@@ -8,7 +8,7 @@ use super::state::{Standing, State};
 use super::{Tab, timeline};
 use crate::model::report::Severity;
 use crate::model::time::{self, clock};
-use crate::model::units::duration;
+use crate::model::units::{counted, duration};
 use crate::views::chart;
 use crate::views::text::{fit, fit_end, plain, wrapped};
 use ratatui::Frame;
@@ -41,7 +41,7 @@ pub fn paint(state: &State, area: Rect, buffer: &mut Buffer) {
         );
         return;
     }
-    let scene = Scene::of((area.width, area.height), state.clock.span.is_some());
+    let scene = Scene::of((area.width, area.height), state.has_time());
     head(state, scene.head, buffer);
     tabs(state, scene.tabs, buffer);
     match state.tab {
@@ -49,7 +49,9 @@ pub fn paint(state: &State, area: Rect, buffer: &mut Buffer) {
         Tab::Log => log(state, scene.body, buffer),
         _ => body(state, &scene, buffer),
     }
-    timeline::draw(state, scene.timeline, buffer);
+    if state.has_time() {
+        timeline::draw(state, scene.timeline, buffer);
+    }
     foot(state, scene.foot, buffer);
     if let Some(shown) = &state.popup {
         popup(state, shown, scene.body, buffer);
@@ -64,8 +66,9 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
         x = buffer.set_stringn(x, area.y, text, room, style).0;
     };
     put(" plimsoll ", theme.title);
-    let window = state.clock.window().map(|(from, to)| (from, to, state.clock.is_all()));
+    let window = state.clock.window().filter(|_| state.has_time()).map(|(from, to)| (from, to, state.clock.is_all()));
     let mode = match (state.is_live, state.clock.is_playing) {
+        _ if state.tab == Tab::Fleet => counted(state.clusters.len() as u64, "cluster"),
         (true, true) => "live".to_owned(),
         (true, false) => "live, looking back".to_owned(),
         (false, true) => format!("playing ×{}", state.clock.speed()),
@@ -86,7 +89,8 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
     };
     let busy = state.pane().asked.is_some() || !state.asked.is_empty();
     let fixed = mode.width() + when.width() + sources.width() + 20 + if busy { 10 } else { 0 };
-    let name = fit(&plain(&state.name), usize::from(area.width).saturating_sub(fixed).max(8)).into_owned();
+    let name = if state.tab == Tab::Fleet { "fleet" } else { &state.name };
+    let name = fit(&plain(name), usize::from(area.width).saturating_sub(fixed).max(8)).into_owned();
     put(&name, theme.heading);
     put(&format!("  {mode}"), theme.text);
     put(&format!("  {when}"), theme.text);
@@ -104,7 +108,7 @@ fn when(at: time::Micros) -> String {
 }
 
 fn tabs(state: &State, area: Rect, buffer: &mut Buffer) {
-    for (tab, text, x) in Scene::names(area.width) {
+    for (tab, text, x) in Scene::names(&state.tabs(), area.width) {
         let style = if tab == state.tab { state.theme.selected } else { state.theme.text };
         buffer.set_stringn(area.x + x, area.y, text, usize::from(area.width.saturating_sub(x)), style);
     }
@@ -254,6 +258,7 @@ fn foot(state: &State, area: Rect, buffer: &mut Buffer) {
         Tab::Heap => "? help  arrows walk  Enter zoom  Esc out  v tables  e export  q quit",
         Tab::Keyspace => "? help  arrows walk  Enter zoom  Esc out  v tables  s by  d compare  e export  q quit",
         Tab::Log => "? help  arrows scroll  q quit",
+        Tab::Fleet => "? help  Enter open the cluster  v more  / filter  s sort  e export  q quit",
         _ => "? help  Enter details  v more  / filter  s sort  y copy  e export  q quit",
     };
     buffer.set_stringn(area.x, area.y, hints, width, theme.dim);

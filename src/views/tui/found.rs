@@ -22,6 +22,16 @@ pub struct SourceKinds {
     pub lists_objects: bool,
     /// What they say they are about: from when, to when.
     pub bounds: (Option<Micros>, Option<Micros>),
+    /// Of a fleet: they are those of the cluster that was opened so many-th.
+    pub opened: u64,
+}
+
+/// A cluster of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetCluster {
+    /// Its sources, as the table of the fleet names them.
+    pub shown: String,
+    pub sources: Vec<String>,
 }
 
 impl SourceKinds {

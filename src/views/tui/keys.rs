@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// What a key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// To the tab of this number.
-    Go(usize),
+    /// To this tab.
+    Go(Tab),
     NextTab,
     /// To the tab before.
     LastTab,
@@ -118,7 +118,7 @@ enum Where {
 }
 
 const ENTRIES: [Entry; 40] = [
-    entry(Action::NextTab, "next-tab", &["tab"], "next tab (1 to 9, 0: that tab)", Where::Everywhere),
+    entry(Action::NextTab, "next-tab", &["tab"], "next tab (1 to 9, 0, F: that tab)", Where::Everywhere),
     entry(Action::LastTab, "last-tab", &["backtab"], "tab before", Where::Everywhere),
     entry(Action::NextPart, "next-part", &["v"], "next part of the tab: tables, findings, notes", Where::Everywhere),
     entry(Action::LastPart, "last-part", &["V"], "part before", Where::Everywhere),
@@ -215,7 +215,7 @@ pub struct Keys(BTreeMap<String, Action>);
 impl Default for Keys {
     fn default() -> Self {
         let own = ENTRIES.iter().flat_map(|entry| entry.keys.iter().map(|key| ((*key).to_owned(), entry.action)));
-        let tabs = Tab::ALL.iter().map(|tab| (((tab.index() + 1) % 10).to_string(), Action::Go(tab.index())));
+        let tabs = Tab::ALL.iter().map(|tab| (tab.key().to_string(), Action::Go(*tab)));
         Self(own.chain(tabs).collect())
     }
 }
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
         assert_eq!(ENTRIES.iter().map(|entry| entry.name).collect::<BTreeSet<_>>().len(), ENTRIES.len());
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
-        assert_eq!(Keys::default().action(&key(KeyCode::Char('0'))), Some(Action::Go(9)));
+        assert_eq!(Keys::default().action(&key(KeyCode::Char('0'))), Some(Action::Go(Tab::Log)));
         assert_eq!(
             Keys::default().action(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)),
             Some(Action::Quit)

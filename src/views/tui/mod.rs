@@ -12,6 +12,7 @@ mod found;
 pub mod grid;
 pub mod icicle;
 pub mod keys;
+mod mouse;
 mod overview;
 mod pane;
 mod popup;
@@ -26,7 +27,7 @@ mod update;
 pub mod want;
 
 pub use clock::Clock;
-pub use found::SourceKinds;
+pub use found::{FleetCluster, SourceKinds};
 pub use sheet::{Answer, Course, Part};
 pub use state::{Standing, State, Status};
 pub use theme::Theme;
@@ -60,11 +61,13 @@ pub enum Tab {
     Guard,
     /// What plimsoll itself did, and failed to read.
     Log,
+    /// Many clusters side by side, of which one is opened for the other tabs.
+    Fleet,
 }
 
 impl Tab {
-    /// All, in the order of their keys.
-    pub const ALL: [Self; 10] = [
+    /// All, in the order of their keys: 1 to 9, 0, F.
+    pub const ALL: [Self; 11] = [
         Self::Overview,
         Self::Traffic,
         Self::Clients,
@@ -75,6 +78,7 @@ impl Tab {
         Self::Forecast,
         Self::Guard,
         Self::Log,
+        Self::Fleet,
     ];
 
     /// Its name.
@@ -90,6 +94,7 @@ impl Tab {
             Self::Forecast => "Forecast",
             Self::Guard => "Guard",
             Self::Log => "Log",
+            Self::Fleet => "Fleet",
         }
     }
 
@@ -106,12 +111,21 @@ impl Tab {
             Self::Forecast => "Capacity forecast",
             Self::Guard => "Dangerous operations: who, what, and the cascade",
             Self::Log => "Messages of plimsoll, and sources that failed",
+            Self::Fleet => "Clusters side by side: Enter opens one, F comes back",
         }
     }
 
     /// Its place among [`Self::ALL`].
     pub fn index(self) -> usize {
         self as usize
+    }
+
+    /// The key that goes there.
+    pub fn key(self) -> char {
+        match self {
+            Self::Fleet => 'F',
+            other => char::from(b'0' + (other.index() as u8 + 1) % 10),
+        }
     }
 }
 
@@ -130,8 +144,9 @@ pub enum Msg {
     SourceKinds(SourceKinds),
     /// What was asked for.
     Answer(Box<Answer>),
-    /// The logs are held in memory, in tiles of this length (µs): windows are cut at their edges from here on.
-    Held(Micros),
+    /// The logs of the cluster that was opened so many-th are held in memory, in tiles of this length (µs): windows are
+    /// cut at their edges from here on.
+    Held(u64, Micros),
     /// Something is to be remembered in the log.
     Said(Severity, String),
     /// What is looked at is called this.
@@ -149,6 +164,12 @@ pub enum Msg {
 pub enum Effect {
     /// Something is to be found out; it comes back as [`Msg::Answer`].
     Ask(Ask),
+    /// A cluster is to be looked at: what there is of it comes back as [`Msg::SourceKinds`].
+    Open {
+        /// How many were opened, with it.
+        opened: u64,
+        sources: Vec<String>,
+    },
     /// A text is to be put into the clipboard.
     Copy(String),
     /// What a want comes to is to be written to a file, in the form that its ending names.

@@ -36,19 +36,18 @@ impl Scene {
         }
     }
 
-    /// What the tabs are called where there is so much room, and where each begins: keys and names, as long as they
+    /// What these tabs are called where there is so much room, and where each begins: keys and names, as long as they
     /// fit.
-    pub(super) fn names(width: u16) -> Vec<(Tab, String, u16)> {
+    pub(super) fn names(tabs: &[Tab], width: u16) -> Vec<(Tab, String, u16)> {
         let named = |gap: &str, letters: usize| {
             let mut x = 0u16;
             let name = |tab: Tab| {
-                let text =
-                    format!("{}{gap}{}", (tab.index() + 1) % 10, tab.name().chars().take(letters).collect::<String>());
+                let text = format!("{}{gap}{}", tab.key(), tab.name().chars().take(letters).collect::<String>());
                 let at = x;
                 x += (text.len() + gap.len() + 1) as u16;
                 (tab, text, at)
             };
-            let all: Vec<_> = Tab::ALL.into_iter().map(name).collect();
+            let all: Vec<_> = tabs.iter().copied().map(name).collect();
             (all, x.saturating_sub(1))
         };
         let ways = [(" ", 9), ("", 9), ("", 4), ("", 2), ("", 1)].map(|(gap, letters)| named(gap, letters));
@@ -57,8 +56,8 @@ impl Scene {
     }
 
     /// The tab whose name is at this place.
-    pub(super) fn tab_at(width: u16, x: u16) -> Option<Tab> {
-        Self::names(width)
+    pub(super) fn tab_at(tabs: &[Tab], width: u16, x: u16) -> Option<Tab> {
+        Self::names(tabs, width)
             .into_iter()
             .find(|(_, text, at)| (*at..*at + text.len() as u16).contains(&x))
             .map(|(tab, ..)| tab)
@@ -87,11 +86,11 @@ mod tests {
             let scene = Scene::of((width, height), true);
             assert_eq!(scene.body.bottom(), scene.timeline.y);
             assert_eq!((scene.timeline.bottom(), scene.foot.bottom()), (scene.foot.y, height));
-            let names = Scene::names(width);
+            let names = Scene::names(&Tab::ALL, width);
             let (_, last, at) = names.last().unwrap();
             assert!(at + last.len() as u16 <= width, "{width}: {names:?}");
             for (tab, _, at) in names {
-                assert_eq!(Scene::tab_at(width, at), Some(tab));
+                assert_eq!(Scene::tab_at(&Tab::ALL, width, at), Some(tab));
             }
         }
     }

@@ -6,7 +6,7 @@ use super::pane::Pane;
 use super::popup::{Popup, Prompt};
 use super::sheet::{Course, Mark};
 use super::theme::Theme;
-use super::{Ask, Effect, Tab, Want};
+use super::{Ask, Effect, FleetCluster, Tab, Want};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND, clock};
 use crate::views::tui::found::SourceKinds;
@@ -99,6 +99,14 @@ pub struct State {
     pub now: Micros,
     /// What there is to look at.
     pub found: Option<SourceKinds>,
+    /// Clusters of which one is looked at, as the command line names them; else none.
+    pub fleet: Vec<String>,
+    /// What each of them is read from.
+    pub clusters: Vec<FleetCluster>,
+    /// How many of them were opened so far.
+    pub opened: u64,
+    /// The number of the last question when that was.
+    pub(super) opened_at: u64,
     /// The time that is looked at.
     pub clock: Clock,
     /// The tab in view.
@@ -167,6 +175,10 @@ impl State {
             is_live,
             now: 0,
             found: None,
+            fleet: Vec::new(),
+            clusters: Vec::new(),
+            opened: 0,
+            opened_at: 0,
             clock: Clock::new(is_live),
             tab: Tab::Overview,
             panes: Default::default(),
@@ -198,6 +210,48 @@ impl State {
             jumped: None,
             asked_around: BTreeMap::new(),
         }
+    }
+
+    /// The same of many clusters: one begins with all of them.
+    pub fn of_fleet(mut self, arguments: &[String], clusters: Vec<FleetCluster>) -> Self {
+        (self.fleet, self.clusters, self.tab) = (arguments.to_vec(), clusters, Tab::Fleet);
+        self
+    }
+
+    /// The tabs that can be gone to, in the order in which they stand.
+    pub fn tabs(&self) -> Vec<Tab> {
+        let own = |tab: &Tab| match tab {
+            Tab::Fleet => false,
+            Tab::Log => true,
+            _ => self.fleet.is_empty() || self.opened > 0,
+        };
+        let fleet = Some(Tab::Fleet).filter(|_| !self.fleet.is_empty());
+        fleet.into_iter().chain(Tab::ALL.into_iter().filter(own)).collect()
+    }
+
+    /// Goes to a tab, if there is one.
+    pub(super) fn go(&mut self, tab: Tab) {
+        match (self.tabs().contains(&tab), tab) {
+            (true, _) => self.tab = tab,
+            (false, Tab::Fleet) => self.show_message("one cluster; several: plimsoll tui NAME=SOURCE NAME=SOURCE"),
+            (false, _) => self.show_message("no cluster is open: Enter opens the one that is selected"),
+        }
+    }
+
+    /// Opens a cluster of the fleet in place of the one that was open.
+    pub(super) fn open(&mut self, name: &str, sources: Vec<String>) -> Effect {
+        let new = Self::new(name, false, std::mem::take(&mut self.keys), self.theme.clone());
+        let mut before = std::mem::replace(self, new);
+        self.panes[Tab::Fleet.index()] = std::mem::take(&mut before.panes[Tab::Fleet.index()]);
+        (self.fleet, self.clusters, self.log) = (before.fleet, before.clusters, before.log);
+        (self.now, self.size, self.number, self.opened) = (before.now, before.size, before.number, before.opened + 1);
+        self.opened_at = self.number;
+        Effect::Open { opened: self.opened, sources }
+    }
+
+    /// What a course of time is drawn of: that of the cluster in view.
+    pub(super) fn has_time(&self) -> bool {
+        self.tab != Tab::Fleet && self.clock.span.is_some()
     }
 
     /// The content of the tab in view.

@@ -113,7 +113,7 @@ impl State {
         let (name, rest) = text.split_once(' ').map_or((text, ""), |(name, rest)| (name, rest.trim()));
         let tab = Tab::ALL.into_iter().find(|tab| tab.name().eq_ignore_ascii_case(name));
         match name {
-            _ if tab.is_some() => self.tab = tab.unwrap_or_default(),
+            _ if tab.is_some() => self.go(tab.unwrap_or_default()),
             "" => {}
             "q" | "quit" => return vec![Effect::Quit],
             "help" => return self.act(Action::Help),

@@ -7,14 +7,14 @@ use super::scene::Scene;
 use super::sheet::{Answer, Body};
 use super::state::{Pivot, Standing, State};
 use super::theme::{NAMES, Theme};
-use super::{Effect, Msg, Tab, timeline};
+use super::{Effect, Msg, Tab};
 use crate::model::cause::Source;
 use crate::model::incident::commands;
 use crate::model::report::{Severity, Value};
 use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
 use crate::views::tui::want::Role;
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// How long something is said in the last line.
 const SAID: Micros = 6 * SECOND;
@@ -54,6 +54,8 @@ impl State {
                 self.message = self.message.take().filter(|(at, _)| now - at < SAID);
                 Vec::new()
             }
+            // What there was of a cluster that is looked at no more.
+            Msg::SourceKinds(found) if found.opened != self.opened => Vec::new(),
             Msg::SourceKinds(found) => {
                 // Logs that were there already reach farther back than what was read since.
                 let of_course = self.course.as_ref().and_then(|course| course.span);
@@ -82,7 +84,8 @@ impl State {
                 let course = if course { self.ask_beside(Role::Course) } else { None };
                 [view, course].into_iter().flatten().collect()
             }
-            Msg::Held(tile) => {
+            Msg::Held(opened, _) if opened != self.opened => Vec::new(),
+            Msg::Held(_, tile) => {
                 self.clock.tile = tile.max(SECOND);
                 let what = "the logs are kept in memory: steps in time do not read them again, and windows are \
                      aligned to";
@@ -150,7 +153,10 @@ impl State {
                 if pane.asked.as_ref().is_none_or(|asked| asked.number != answer.number) {
                     return;
                 }
-                self.findings.insert(tab, answer.findings.clone());
+                // What is said of many clusters is not said of the one that is open.
+                if tab != Tab::Fleet {
+                    self.findings.insert(tab, answer.findings.clone());
+                }
                 pane.take(answer);
             }
             Role::Detail => {
@@ -161,6 +167,8 @@ impl State {
                     popup.add_course(&answer);
                 }
             }
+            // Asked of a cluster that is looked at no more.
+            _ if answer.number <= self.opened_at => {}
             role => {
                 self.asked.retain(|asked| asked.number != answer.number);
                 let Answer { course, marks, lead, findings, .. } = *answer;
@@ -198,14 +206,14 @@ impl State {
     }
 
     /// A key while something lies over the tab; whether that was what it was for.
-    fn in_popup(&mut self, action: Action) -> bool {
+    pub(super) fn in_popup(&mut self, action: Action) -> bool {
         if matches!(action, Action::Copy | Action::CopyCommand) {
             // It stays open: one reads on.
             return false;
         }
-        let (width, height) = self.size;
+        let ((width, height), has_time) = (self.size, self.has_time());
         let Some(popup) = &mut self.popup else { return false };
-        let last = popup.scrolls(Scene::of((width, height), self.clock.span.is_some()).body);
+        let last = popup.scrolls(Scene::of((width, height), has_time).body);
         match action {
             Action::Down => popup.scroll = (popup.scroll + 1).min(last),
             Action::Up => popup.scroll = popup.scroll.saturating_sub(1),
@@ -224,9 +232,9 @@ impl State {
 
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
         match action {
-            Action::Go(tab) => self.tab = Tab::ALL[tab],
-            Action::NextTab => self.tab = Tab::ALL[(self.tab.index() + 1) % Tab::ALL.len()],
-            Action::LastTab => self.tab = Tab::ALL[(self.tab.index() + Tab::ALL.len() - 1) % Tab::ALL.len()],
+            Action::Go(tab) => self.go(tab),
+            Action::NextTab => self.turn_tab(1),
+            Action::LastTab => self.turn_tab(-1),
             Action::NextPart => self.pane_mut().turn(true),
             Action::LastPart => self.pane_mut().turn(false),
             Action::Up => self.step(-1),
@@ -316,6 +324,13 @@ impl State {
         Vec::new()
     }
 
+    /// To the next tab, or the one before.
+    fn turn_tab(&mut self, by: isize) {
+        let tabs = self.tabs();
+        let at = tabs.iter().position(|tab| *tab == self.tab).unwrap_or(0) as isize;
+        self.tab = tabs[(at + by).rem_euclid(tabs.len() as isize) as usize];
+    }
+
     pub(super) fn body_mut(&mut self) -> Option<&mut Body> {
         self.pane_mut().part_mut().map(|part| &mut part.body)
     }
@@ -328,7 +343,7 @@ impl State {
     }
 
     /// Moves the selection.
-    fn step(&mut self, by: isize) {
+    pub(super) fn step(&mut self, by: isize) {
         if self.tab == Tab::Log {
             let up = if by < 0 { by.unsigned_abs() } else { 0 };
             self.log_scroll = if up > 0 {
@@ -365,7 +380,7 @@ impl State {
     }
 
     /// Looks into what is selected.
-    fn enter(&mut self) -> Vec<Effect> {
+    pub(super) fn enter(&mut self) -> Vec<Effect> {
         if self.tab == Tab::Overview && self.pane().place() == 0 {
             let popup = self.all_findings().get(self.selected).map(|finding| Popup::finding(finding));
             self.popup = popup;
@@ -382,6 +397,9 @@ impl State {
         if grid.title == "findings" {
             self.popup = grid.selected_index().and_then(|at| answer.findings.get(at)).map(Popup::finding);
             return Vec::new();
+        }
+        if self.tab == Tab::Fleet && pane.place() == 0 {
+            return self.open_selected().into_iter().collect();
         }
         if self.tab == Tab::Traffic && pane.place() == 0 {
             let fields = grid.selected_fields();
@@ -403,6 +421,26 @@ impl State {
             popup.lines.insert(0, (Look::Heading, format!("in time\t{ANALYSING}")));
         }
         want.map(|want| self.ask_detail(want)).into_iter().collect()
+    }
+
+    /// Opens the cluster of the selected row.
+    fn open_selected(&mut self) -> Option<Effect> {
+        let pane = self.pane();
+        let (answer, Body::Grid(grid)) = (pane.answer.as_ref()?, &pane.part()?.body) else { return None };
+        // The whole table stands in the order of the one for people.
+        let (table, row) =
+            answer.whole.first().and_then(|table| Some((table, table.rows.get(grid.selected_index()?)?)))?;
+        let text = |name: &str| {
+            let at = table.columns.iter().position(|column| column == name)?;
+            if let Value::Text(text) = &row[at] { Some(text.clone()) } else { None }
+        };
+        let (name, source, problem) = (text("cluster")?, text("source")?, text("problem"));
+        let cluster = self.clusters.iter().find(|own| own.shown == source)?.sources.clone();
+        if let Some(problem) = problem.filter(|problem| !problem.is_empty()) {
+            self.show_message(format!("{name}: {problem}"));
+            return None;
+        }
+        Some(self.open(&name, cluster))
     }
 
     fn dims(&self) -> &'static [&'static [&'static str]] {
@@ -467,6 +505,9 @@ impl State {
         if self.pane().place() > 0 {
             return self.pane_mut().go(0);
         }
+        if self.tab == Tab::Overview && !self.fleet.is_empty() {
+            self.tab = Tab::Fleet;
+        }
         if self.tab == Tab::Traffic
             && let Some(before) = self.pivots.pop()
         {
@@ -528,63 +569,5 @@ impl State {
             }
             None => Vec::new(),
         }
-    }
-
-    fn mouse(&mut self, mouse: &MouseEvent) -> Vec<Effect> {
-        let scene = Scene::of(self.size, self.clock.span.is_some());
-        let at = ratatui::layout::Position { x: mouse.column, y: mouse.row };
-        match mouse.kind {
-            MouseEventKind::ScrollDown | MouseEventKind::ScrollUp => {
-                let action = if mouse.kind == MouseEventKind::ScrollDown { Action::Down } else { Action::Up };
-                match self.popup.is_some() {
-                    true => drop(self.in_popup(action)),
-                    false => self.step(if action == Action::Down { 3 } else { -3 }),
-                }
-            }
-            MouseEventKind::Down(MouseButton::Left) if self.popup.is_some() => self.popup = None,
-            MouseEventKind::Down(MouseButton::Left) if scene.tabs.contains(at) => {
-                self.tab = Scene::tab_at(self.size.0, at.x).unwrap_or(self.tab);
-            }
-            MouseEventKind::Down(MouseButton::Left) | MouseEventKind::Drag(MouseButton::Left)
-                if scene.timeline.contains(at) =>
-            {
-                if let Some(moment) = timeline::moment_at(self, scene.timeline, at.x) {
-                    self.clock.go(moment);
-                }
-            }
-            MouseEventKind::Down(MouseButton::Left) if scene.body.contains(at) => {
-                return self.click(&scene, at.x, at.y);
-            }
-            _ => {}
-        }
-        Vec::new()
-    }
-
-    /// A click into the tab: a row is selected, and what is selected already is looked into; a heading sorts.
-    fn click(&mut self, scene: &Scene, x: u16, y: u16) -> Vec<Effect> {
-        if self.tab == Tab::Overview && self.pane().place() == 0 {
-            return Vec::new();
-        }
-        let (_, _, mut area) = scene.part(super::draw::lead_lines(self));
-        if self.tab == Tab::Memory {
-            area = super::overview::with_memory(self, area).0;
-        }
-        if !(area.y..area.bottom()).contains(&y) {
-            return Vec::new();
-        }
-        let line = usize::from(y - area.y);
-        let is_again = match self.body_mut() {
-            Some(Body::Grid(grid)) if line == 0 => {
-                grid.sort_at(usize::from(x - area.x), usize::from(area.width));
-                false
-            }
-            Some(Body::Grid(grid)) => {
-                let before = grid.selected_index();
-                grid.select_at(line, usize::from(area.height)) && grid.selected_index() == before
-            }
-            Some(Body::Icicle(icicle)) => icicle.select_at(x, y, area),
-            _ => false,
-        };
-        if is_again { self.enter() } else { Vec::new() }
     }
 }

@@ -62,18 +62,22 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         let is_new = vitals
             .starts
             .iter()
-            .any(|start| start.component == Component::Etcd && is_within((start.at, start.at), case.draft.span));
+            .find(|start| start.component == Component::Etcd && is_within((start.at, start.at), case.draft.span));
         let is_away = vitals
             .of(Vital::Unreachable)
             .filter(|course| course.name == Component::Etcd.name())
             .flat_map(|course| &course.points)
             .any(|point| is_within(point.span, case.draft.span));
         let is_changed = is_lost || changes >= 0.5;
-        candidate = candidate.with("leader", Source::Metrics, f64::from(u8::from(is_changed))).with(
-            "etcd_away",
-            Source::Metrics,
-            f64::from(u8::from(is_away || is_new)),
-        );
+        let is_member = |own: &Deviation| own.signal == Signal::MemberRestart;
+        let members: BTreeSet<&str> = vitals.of(Vital::EtcdLeader).map(|course| course.instance.as_str()).collect();
+        let is_all = members.len() > 1 && case.draft.deviations.iter().all(is_member);
+        candidate.name = is_new.map(|start| start.instance.clone());
+        let is_new = is_new.is_some();
+        candidate = candidate
+            .with("leader", Source::Metrics, f64::from(u8::from(is_changed)))
+            .with("etcd_away", Source::Metrics, f64::from(u8::from(is_away || is_new)))
+            .with("member_alone", Source::Metrics, f64::from(u8::from(is_all)));
         let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed || is_away || is_new;
         if asked.is_some_and(|(times, _)| times < AS_FAST) && !is_slow && case.goes_on(Vital::EtcdRequest) {
             candidate = candidate.with("etcd_fast", Source::Metrics, 1.0);
@@ -185,7 +189,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             begins = begins.into_iter().chain(gone).chain([start.at]).min();
             is_started = true;
             candidate.name.get_or_insert_with(|| start.instance.clone());
-        } else {
+        } else if !is_still(case) {
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
     }
@@ -219,6 +223,13 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         );
     }
     Some(candidate.with("writes_stop", view.source(), case.stops()))
+}
+
+/// Whether an apiserver is away by the logs, and by its pages counts hardly anything then: it need not have started.
+fn is_still(case: &Case<'_>) -> bool {
+    let mut aways = case.draft.deviations.iter().filter(|own| matches!(own.signal, Signal::Away(_)));
+    let pages = case.views.iter().find(|view| view.source() == Source::Metrics);
+    pages.is_some_and(|view| aways.any(|own| stops::one_stops(view.series, own.span)))
 }
 
 /// Whether the only apiserver of the logs was silent and clients reconnected then: that its log is missing would look
