@@ -35,9 +35,30 @@ impl Spec {
 pub enum Exposed {
     /// Of a counter or gauge.
     Number(f64),
-    /// Of a histogram: observations at or below each upper bound in seconds, cumulative and without `+Inf`; their
-    /// number; their sum in seconds.
-    Buckets(Vec<(f64, u64)>, u64, f64),
+    Histogram(Observations),
+}
+
+/// What a histogram has observed, in classic and in native buckets.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observations {
+    /// Observations at or below each upper bound in seconds, cumulative and without `+Inf`.
+    pub buckets: Vec<(f64, u64)>,
+    /// Observations by native bucket of [`NATIVE_SCHEMA`], ascending.
+    pub native: Vec<(i16, u64)>,
+    /// Observations that took no time that could be measured: they are in no native bucket.
+    pub zeros: u64,
+    /// All observations.
+    pub count: u64,
+    /// Their sum in seconds.
+    pub sum: f64,
+}
+
+/// Native buckets grow by a factor of two in 2^3 steps, so each is 9 % wide.
+pub const NATIVE_SCHEMA: i16 = 3;
+
+/// The native bucket of a value in seconds, which it holds up to its upper bound 2^(bucket ÷ 8); `None` of zero.
+pub fn native_bucket(seconds: f64) -> Option<i16> {
+    (seconds > 0.0).then(|| (seconds.log2() * f64::from(1 << NATIVE_SCHEMA)).ceil() as i16)
 }
 
 /// A metric with its series.

@@ -1,21 +1,49 @@
-//! Metrics as text that Prometheus scrapes: its own format (0.0.4) and OpenMetrics 1.0.
+//! Metrics in the forms that Prometheus scrapes: its own text (0.0.4), OpenMetrics 1.0, and protobuf messages, which
+//! alone have native histograms.
 
+use super::protobuf;
 use crate::model::exposed::{Exposed, Family, FamilyKind};
 use std::fmt::Write;
 
-/// Which of the two text formats is written.
+/// Which form is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
     /// Prometheus' own, version 0.0.4.
     Text,
     /// OpenMetrics 1.0.
     OpenMetrics,
+    /// Messages of `io.prometheus.client.MetricFamily`, each behind its length.
+    Protobuf,
 }
 
 impl Exposition {
-    /// The format that a scraper's `Accept` header asks for.
+    /// All forms.
+    pub const ALL: [Self; 3] = [Self::Text, Self::OpenMetrics, Self::Protobuf];
+
+    /// The form that a scraper's `Accept` header likes best; of those that it likes as much the first.
     pub fn accepted(header: &str) -> Self {
-        if header.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
+        let mut best = (0.0, Self::Text);
+        for choice in header.split(',') {
+            let mut parts = choice.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let parts: Vec<&str> = parts.collect();
+            let form = match media {
+                "application/openmetrics-text" => Self::OpenMetrics,
+                "application/vnd.google.protobuf"
+                    if parts.contains(&"proto=io.prometheus.client.MetricFamily")
+                        && parts.contains(&"encoding=delimited") =>
+                {
+                    Self::Protobuf
+                }
+                "text/plain" => Self::Text,
+                _ => continue,
+            };
+            let liked = parts.iter().find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
+            if liked > best.0 {
+                best = (liked, form);
+            }
+        }
+        best.1
     }
 
     /// The `Content-Type` of what is written.
@@ -23,19 +51,24 @@ impl Exposition {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 
     /// Writes all families. Families without series are left out.
-    pub fn render(self, families: &[Family]) -> String {
-        let mut out = String::new();
-        for family in families.iter().filter(|family| !family.series.is_empty()) {
-            self.family(family, &mut out);
+    pub fn render(self, families: &[Family]) -> Vec<u8> {
+        let families = families.iter().filter(|family| !family.series.is_empty());
+        if self == Self::Protobuf {
+            return families.flat_map(protobuf::family).collect();
         }
+        let mut out = String::new();
+        families.for_each(|family| self.family(family, &mut out));
         if self == Self::OpenMetrics {
             out.push_str("# EOF\n");
         }
-        out
+        out.into_bytes()
     }
 
     fn family(self, Family { spec, series }: &Family, out: &mut String) {
@@ -55,14 +88,14 @@ impl Exposition {
                 Exposed::Number(value) => {
                     line(out, &format!("{}{total}", spec.name), spec.labels, labels, None, *value);
                 }
-                Exposed::Buckets(buckets, count, sum) => {
+                Exposed::Histogram(own) => {
                     let name = format!("{}_bucket", spec.name);
-                    for (bound, count) in buckets {
+                    for (bound, count) in &own.buckets {
                         line(out, &name, spec.labels, labels, Some(&bound.to_string()), *count as f64);
                     }
-                    line(out, &name, spec.labels, labels, Some("+Inf"), *count as f64);
-                    line(out, &format!("{}_sum", spec.name), spec.labels, labels, None, *sum);
-                    line(out, &format!("{}_count", spec.name), spec.labels, labels, None, *count as f64);
+                    line(out, &name, spec.labels, labels, Some("+Inf"), own.count as f64);
+                    line(out, &format!("{}_sum", spec.name), spec.labels, labels, None, own.sum);
+                    line(out, &format!("{}_count", spec.name), spec.labels, labels, None, own.count as f64);
                 }
             }
         }
@@ -102,7 +135,7 @@ fn escape(text: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::exposed::Spec;
+    use crate::model::exposed::{Observations, Spec};
 
     fn families() -> Vec<Family> {
         let requests = Spec { name: "r", help: "Requests.", kind: FamilyKind::Counter, labels: &["user", "code"] };
@@ -112,7 +145,16 @@ mod tests {
             Family { spec: requests, series: vec![(labels(&["a\"\\\n\u{1b}[31m", ""]), Exposed::Number(3.0))] },
             Family {
                 spec: seconds,
-                series: vec![(labels(&["list"]), Exposed::Buckets(vec![(0.001_024, 1), (0.5, 2)], 4, 1.5))],
+                series: vec![(
+                    labels(&["list"]),
+                    Exposed::Histogram(Observations {
+                        buckets: vec![(0.001_024, 1), (0.5, 2)],
+                        native: vec![(-80, 1), (-9, 1), (-8, 1)],
+                        zeros: 1,
+                        count: 4,
+                        sum: 1.5,
+                    }),
+                )],
             },
             Family { spec: Spec { name: "none", ..requests }, series: Vec::new() },
         ]
@@ -120,7 +162,7 @@ mod tests {
 
     #[test]
     fn prometheus_names_series_and_hostile_labels_stay_on_their_line() {
-        let text = Exposition::Text.render(&families());
+        let text = String::from_utf8(Exposition::Text.render(&families())).unwrap();
         assert_eq!(
             text,
             "# HELP r_total Requests.\n# TYPE r_total counter\nr_total{user=\"a\\\"\\\\\\n\u{fffd}[31m\"} 3\n\
@@ -132,10 +174,19 @@ mod tests {
 
     #[test]
     fn openmetrics_names_families_and_units_and_ends() {
-        let text = Exposition::OpenMetrics.render(&families());
+        let text = String::from_utf8(Exposition::OpenMetrics.render(&families())).unwrap();
         assert!(text.starts_with("# HELP r Requests.\n# TYPE r counter\nr_total{"), "{text}");
         assert!(text.contains("# UNIT d_seconds seconds\n") && text.ends_with("# EOF\n"), "{text}");
         assert_eq!(Exposition::accepted("application/openmetrics-text;version=1.0.0"), Exposition::OpenMetrics);
         assert_eq!(Exposition::accepted("*/*"), Exposition::Text);
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        for (header, form) in [
+            (format!("{protobuf},application/openmetrics-text;version=1.0.0;q=0.8"), Exposition::Protobuf),
+            (format!("application/openmetrics-text;q=0.5,{protobuf};q=0.4"), Exposition::OpenMetrics),
+            (format!("{protobuf};q=0,*/*;q=0.1"), Exposition::Text),
+            (protobuf.replace("delimited", "text"), Exposition::Text),
+        ] {
+            assert_eq!(Exposition::accepted(&header), form, "{header}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! let up = Spec { name: "up", help: "Whether it runs.", kind: FamilyKind::Gauge, labels: &[] };
 //! let page = Exposition::Text.render(&[Family::single(up, 1.0)]);
-//! assert_eq!(page, "# HELP up Whether it runs.\n# TYPE up gauge\nup 1\n");
+//! assert_eq!(page, b"# HELP up Whether it runs.\n# TYPE up gauge\nup 1\n");
 //! ```
 
 mod chart;
@@ -26,6 +26,7 @@ mod markdown;
 pub mod message;
 pub mod objects;
 pub mod page;
+mod protobuf;
 mod table;
 pub mod text;
 pub mod textfile;

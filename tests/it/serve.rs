@@ -728,6 +728,53 @@ fn prometheus_takes_what_is_exported() {
     assert_eq!(theirs, sums);
 }
 
+/// Scrapers that take protobuf get native histograms, in which a real Prometheus finds the quantiles of the log.
+#[test]
+fn prometheus_takes_native_histograms() {
+    let log = Log::new();
+    log.append("audit.log", 0..log.lines.len());
+    let serving = Serving::start(&[text(&log.folder), "--k8s-version", "1.36"]);
+    let ours = serving.wait(|series| requests(series) > 0.0);
+    let ask = |query: &str| {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let answer = oracle(&["prometheus", &port, &serving.address, query, "native-histograms"]);
+        let value = |row: &Value| row["value"][1].as_str().unwrap().parse::<f64>().unwrap();
+        answer.as_array().unwrap().iter().map(value).collect::<Vec<f64>>()
+    };
+    let counted = |name: &str, part: &str| -> f64 {
+        let name = format!("plimsoll_client_request_duration_seconds_{name}{{");
+        ours.iter().filter(|(own, _)| own.starts_with(&name) && own.contains(part)).map(|(_, value)| value).sum()
+    };
+    // Counters keep their names.
+    let [requests] = ask("sum(plimsoll_client_requests_total)")[..] else { panic!() };
+    assert_eq!(requests, self::requests(&ours));
+    let family = "plimsoll_client_request_duration_seconds";
+    let all = format!("sum(histogram_count({family})) or sum({family}_count)");
+    let [count] = ask(&all)[..] else { panic!() };
+    assert_eq!(count, counted("count", ""));
+    let mut seconds: Vec<f64> = log.lines.iter().filter_map(|line| took(line, "get")).collect();
+    seconds.sort_by(f64::total_cmp);
+    assert_eq!(seconds.len() as f64, counted("count", "op=read"));
+    // A bucket is 9 % wide, and one of the roll-up 6 %.
+    for rank in [0.5, 0.9, 0.99] {
+        let truth = seconds[(rank * seconds.len() as f64).ceil() as usize - 1];
+        let [found] = ask(&format!("histogram_quantile({rank}, sum({family}{{op=\"read\"}}))"))[..] else { panic!() };
+        assert!((found / truth).ln().abs() < 0.15, "{rank}: {found} s, in the log {truth} s");
+    }
+}
+
+/// How long a request took that has ended, was of this verb and for an object, s.
+fn took(line: &[u8], verb: &str) -> Option<f64> {
+    let event: Value = serde_json::from_slice(line).ok()?;
+    let lasts = ["log", "exec", "attach", "portforward", "proxy"];
+    let is_it = event["stage"] == "ResponseComplete"
+        && event["verb"] == verb
+        && event["objectRef"]["resource"].as_str().is_some_and(|own| !own.is_empty())
+        && !event["objectRef"]["subresource"].as_str().is_some_and(|own| lasts.contains(&own));
+    let at = |field: &str| plimsoll::model::time::parse_any(event[field].as_str()?);
+    is_it.then(|| Some((at("stageTimestamp")? - at("requestReceivedTimestamp")?) as f64 / 1e6))?
+}
+
 /// What is posted is on disk before it is acknowledged, and counts once even if it is posted again.
 #[test]
 fn events_are_posted_as_apiservers_do() {

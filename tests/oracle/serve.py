@@ -3,7 +3,7 @@
 
     serve.py count [--version v1.36.0] FILE...        the series, as {"NAME{label=value,...}": number}
     serve.py now PAGE DUMP OBJECTS NODES              series of what two apiservers with this page and this dump show now
-    serve.py prometheus PORT TARGET QUERY             what a real Prometheus answers that has scraped TARGET
+    serve.py prometheus PORT TARGET QUERY [FEATURE...] what a real Prometheus answers that has scraped TARGET
     serve.py list FILE FIRST LAST                     lines FIRST to LAST of a log as the EventList that apiservers post
 
 Written from docs/commands/serve.md and docs/rollup.md without a look at the Rust. FILEs are one log, in order.
@@ -172,15 +172,16 @@ def relists(events):
             yield (client, *rest, *what)
 
 
-def ask(port, target, query):
-    """Starts a Prometheus, waits until it has scraped, and asks."""
+def ask(port, target, query, *features):
+    """Starts a Prometheus with these features, waits until it has scraped, and asks."""
     with tempfile.TemporaryDirectory() as home:
         config = {"global": {"scrape_interval": "1s", "external_labels": {"cluster": "c"}},
                   "scrape_configs": [{"job_name": "plimsoll", "static_configs": [{"targets": [target]}]}]}
         with open(f"{home}/p.yml", "w") as file:
             json.dump(config, file)
         server = subprocess.Popen(
-            ["prometheus", f"--config.file={home}/p.yml", f"--storage.tsdb.path={home}/data", f"--web.listen-address=127.0.0.1:{port}"],
+            ["prometheus", f"--config.file={home}/p.yml", f"--storage.tsdb.path={home}/data", f"--web.listen-address=127.0.0.1:{port}",
+             *(f"--enable-feature={name}" for name in features)],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})

@@ -17,7 +17,8 @@ use crate::analysis::list_route::{Minor, list_kind};
 use crate::analysis::rollup::read::{TrafficRow, Who};
 use crate::analysis::rollup::{Fact, Rollup};
 use crate::model::event::is_lasting;
-use crate::model::exposed::{Exposed, Family};
+use crate::model::exposed::{Exposed, Family, Observations, native_bucket};
+use crate::model::histogram::{Histogram, midpoint};
 use crate::model::time::{Micros, SECOND};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -49,6 +50,63 @@ struct Sum {
     /// Of durations: their sum in µs.
     #[serde(default)]
     sum_us: u64,
+    /// The same by native bucket, to within a bucket of the roll-up, and those that took no time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    native: BTreeMap<i16, u64>,
+    #[serde(default)]
+    zeros: u64,
+}
+
+impl Sum {
+    /// Adds durations.
+    fn observe(&mut self, latency: &Histogram) {
+        self.fill_native();
+        self.buckets.resize(BOUNDS_US.len(), 0);
+        for (count, bound) in self.buckets.iter_mut().zip(BOUNDS_US) {
+            *count += latency.below(bound);
+        }
+        for (bucket, count) in latency.buckets() {
+            self.observe_native(midpoint(*bucket), u64::from(*count));
+        }
+        self.count += latency.count();
+        self.sum_us += latency.sum;
+    }
+
+    fn observe_native(&mut self, us: f64, count: u64) {
+        match native_bucket(us / 1e6) {
+            Some(bucket) if count > 0 => *self.native.entry(bucket).or_default() += count,
+            Some(_) => {}
+            None => self.zeros += count,
+        }
+    }
+
+    /// What was counted before there were native buckets lies in the middle of its classic one.
+    fn fill_native(&mut self) {
+        if self.count == 0 || self.zeros > 0 || !self.native.is_empty() {
+            return;
+        }
+        let (mut below, mut lower) = (0, 0.0);
+        let buckets: Vec<u64> = self.buckets.iter().copied().chain([self.count]).collect();
+        let bounds =
+            BOUNDS_US.map(|bound| bound as f64).into_iter().chain([2.0 * BOUNDS_US[BOUNDS_US.len() - 1] as f64]);
+        for (count, bound) in buckets.into_iter().zip(bounds) {
+            self.observe_native((lower + bound) / 2.0, count.saturating_sub(below));
+            (below, lower) = (count.max(below), bound);
+        }
+    }
+
+    /// What of durations is exported.
+    fn observations(&self) -> Observations {
+        let mut own = self.clone();
+        own.fill_native();
+        Observations {
+            buckets: BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).zip(own.buckets).collect(),
+            native: own.native.into_iter().collect(),
+            zeros: own.zeros,
+            count: own.count,
+            sum: own.sum_us as f64 / 1e6,
+        }
+    }
 }
 
 /// A client: user (all kubelets are one) and agent product.
@@ -183,14 +241,7 @@ impl Counters {
         };
         let lasts = is_lasting(row.subresource.as_bytes());
         if !lasts && !row.what.1.is_empty() {
-            let latency = row.latency();
-            let sum = self.sum(Counter::Durations, &[user, agent, op]);
-            sum.buckets.resize(BOUNDS_US.len(), 0);
-            for (count, bound) in sum.buckets.iter_mut().zip(BOUNDS_US) {
-                *count += latency.below(bound);
-            }
-            sum.count += latency.count();
-            sum.sum_us += latency.sum;
+            self.sum(Counter::Durations, &[user, agent, op]).observe(row.latency());
         }
     }
 
@@ -267,11 +318,7 @@ impl Counters {
     /// All metrics, in the order of [`COUNTERS`], and how far behind each apiserver's log is at `now`.
     pub fn families(&self, now: Micros) -> Vec<Family> {
         let exposed = |counter: Counter, sum: &Sum| match counter.is_duration() {
-            true => Exposed::Buckets(
-                BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).zip(sum.buckets.iter().copied()).collect(),
-                sum.count,
-                sum.sum_us as f64 / 1e6,
-            ),
+            true => Exposed::Histogram(sum.observations()),
             false => Exposed::Number(sum.count as f64),
         };
         let family = |counter: &Counter| Family {
@@ -362,6 +409,24 @@ mod tests {
         let mut read: Counters = serde_json::from_str(&text).unwrap();
         read.configure(2, None);
         assert_eq!(read, counters);
+    }
+
+    #[test]
+    fn native_buckets_hold_what_was_observed_before_there_were_some_too() {
+        let mut latency = Histogram::default();
+        [0, 900, 1_500, 70_000_000].into_iter().for_each(|us| latency.add(us));
+        let mut new = Sum::default();
+        new.observe(&latency);
+        let found = new.observations();
+        assert_eq!((found.zeros, found.native.iter().map(|own| own.1).sum::<u64>(), found.count), (1, 3, 4));
+        // 900 µs and 1.5 ms to within 9 %: 2^(-10.1) s and 2^(-9.4) s.
+        assert_eq!(found.native.iter().map(|own| own.0).collect::<Vec<_>>(), [-80, -75, 49]);
+        // One of an older store.
+        let mut old = Sum { native: BTreeMap::new(), zeros: 0, ..new.clone() };
+        assert_eq!(old.observations().native.iter().map(|own| own.1).sum::<u64>(), 4);
+        old.observe(&latency);
+        let found = old.observations();
+        assert_eq!((found.count, found.zeros, found.native.iter().map(|own| own.1).sum::<u64>()), (8, 1, 7));
     }
 
     #[test]

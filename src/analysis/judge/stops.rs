@@ -186,7 +186,15 @@ pub(super) fn one_stops(pages: &RequestSeries, span: Span) -> bool {
 pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) -> bool {
     let (grid, others) = (log.grid, others(log, instance));
     let [missing, usual] = [&log.by_instance[instance], &others].map(|counts| log.typical_of(counts));
-    let Some(now) = part_of_usual(log, &others, span).map(|part| part * usual) else { return false };
+    // Intervals wholly within: in those at its ends others may have begun to answer, or ended.
+    let is_whole = |at: &usize| span.0 <= grid.start(*at) && grid.start(at + 1) <= span.1;
+    let whole = (0..others.len()).filter(is_whole);
+    let (count, seconds) =
+        whole.fold((0.0, 0.0), |(count, seconds), at| (count + others[at], seconds + grid.seconds(at)));
+    if seconds * 2.0 < (span.1 - span.0) as f64 / SECOND as f64 {
+        return false;
+    }
+    let now = count / seconds.max(0.1);
     let is_outside = |at: &usize| grid.start(at + 1) <= span.0 || grid.start(*at) >= span.1;
     let rates = (0..others.len()).filter(is_outside).map(|at| others[at] / grid.seconds(at).max(0.1));
     now - usual >= TAKEN_OVER * missing && now > quantile(rates.collect(), NEARLY_ALL).unwrap_or(0.0)

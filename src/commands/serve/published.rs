@@ -12,14 +12,14 @@ use crate::views::exposition::Exposition;
 use hyper::body::Bytes;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The metrics that were published last, in both formats; none before the first reading.
+/// The metrics that were published last, in each form of [`Exposition::ALL`]; none before the first reading.
 #[derive(Default)]
-pub(super) struct Published(RwLock<Option<[Bytes; 2]>>);
+pub(super) struct Published(RwLock<Option<[Bytes; 3]>>);
 
 impl Published {
     /// Puts new metrics in the place of those before.
     pub(super) fn publish(&self, families: Vec<Family>) {
-        let texts = [Exposition::Text, Exposition::OpenMetrics].map(|form| Bytes::from(form.render(&families)));
+        let texts = Exposition::ALL.map(|form| Bytes::from(form.render(&families)));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(texts);
     }
 
@@ -27,8 +27,12 @@ impl Published {
         let form = Exposition::accepted(accept);
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match texts.as_ref() {
-            Some([text, open]) => {
-                let body = if form == Exposition::Text { text } else { open };
+            Some([text, open, protobuf]) => {
+                let body = match form {
+                    Exposition::Text => text,
+                    Exposition::OpenMetrics => open,
+                    Exposition::Protobuf => protobuf,
+                };
                 WebAnswer::new(200, form.content_type(), body.clone())
             }
             None => WebAnswer::text(503, "the sources are being read for the first time; retry in a few seconds"),
