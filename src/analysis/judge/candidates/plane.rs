@@ -225,11 +225,18 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate.with("writes_stop", view.source(), case.stops()))
 }
 
-/// Whether an apiserver is away by the logs, and by its pages counts hardly anything then: it need not have started.
+/// Whether an apiserver is away by the logs, counts hardly anything by its pages then, and nobody went to the others:
+/// it stood still, and need not have started.
 fn is_still(case: &Case<'_>) -> bool {
-    let mut aways = case.draft.deviations.iter().filter(|own| matches!(own.signal, Signal::Away(_)));
     let pages = case.views.iter().find(|view| view.source() == Source::Metrics);
-    pages.is_some_and(|view| aways.any(|own| stops::one_stops(view.series, own.span)))
+    let (Some(log), Some(pages)) = (case.audit(), pages) else { return false };
+    let is_it = |own: &Deviation| match own.signal {
+        Signal::Away(instance) if own.source == Source::Audit => {
+            stops::one_stops(pages.series, own.span) && !stops::is_taken_over(log.series, instance, own.span)
+        }
+        _ => false,
+    };
+    case.draft.deviations.iter().any(is_it)
 }
 
 /// Whether the only apiserver of the logs was silent and clients reconnected then: that its log is missing would look
