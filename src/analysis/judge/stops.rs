@@ -161,16 +161,27 @@ fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
     others
 }
 
-/// Requests within a time by those that are usual; `None` where the intervals of which half or more lies within it are
-/// less than half of it. What of these intervals lies outside is taken to be as usual.
-pub(super) fn part_of_usual(series: &RequestSeries, counts: &[f64], span: Span) -> Option<f64> {
+/// Of an interval this part lies within a time, or it shows nothing of that time.
+const MOSTLY: f64 = 0.5;
+const WHOLLY: f64 = 1.0;
+
+/// Requests within a time by those that are usual, of intervals of which the part `least` or more lies within it; what
+/// lies outside is taken to be as usual. `None` where these are less than half of the time.
+fn part_within(series: &RequestSeries, counts: &[f64], span: Span, least: f64) -> Option<f64> {
     let (grid, usual) = (series.grid, series.typical_of(counts));
-    let inside = |at: usize| overlap((grid.start(at), grid.start(at + 1)), span) as f64 / SECOND as f64;
-    let within = (0..counts.len()).filter(|at| 2.0 * inside(*at) >= grid.seconds(*at) && inside(*at) > 0.0);
+    let covered = |at: usize| (grid.start(at).max(grid.span.0), grid.start(at + 1).min(grid.span.1));
+    let inside = |at: usize| overlap(covered(at), span) as f64 / SECOND as f64;
+    let within = (0..counts.len()).filter(|at| inside(*at) > 0.0 && inside(*at) >= least * grid.seconds(*at));
     let (count, seconds) = within.fold((0.0, 0.0), |(count, seconds), at| {
-        (count + counts[at] - usual * (grid.seconds(at) - inside(at)).max(0.0), seconds + inside(at))
+        (count + counts[at] - usual * (grid.seconds(at) - inside(at)), seconds + inside(at))
     });
     (seconds * 2.0 >= (span.1 - span.0) as f64 / SECOND as f64).then(|| count.max(0.0) / (usual * seconds).max(1.0))
+}
+
+/// Requests within a time by those that are usual; `None` where intervals that lie mostly within it are less than half
+/// of it.
+pub(super) fn part_of_usual(series: &RequestSeries, counts: &[f64], span: Span) -> Option<f64> {
+    part_within(series, counts, span, MOSTLY)
 }
 
 /// From this part of the typical rate on, requests go on.
@@ -186,15 +197,8 @@ pub(super) fn one_stops(pages: &RequestSeries, span: Span) -> bool {
 pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) -> bool {
     let (grid, others) = (log.grid, others(log, instance));
     let [missing, usual] = [&log.by_instance[instance], &others].map(|counts| log.typical_of(counts));
-    // Intervals wholly within: in those at its ends others may have begun to answer, or ended.
-    let is_whole = |at: &usize| span.0 <= grid.start(*at) && grid.start(at + 1) <= span.1;
-    let whole = (0..others.len()).filter(is_whole);
-    let (count, seconds) =
-        whole.fold((0.0, 0.0), |(count, seconds), at| (count + others[at], seconds + grid.seconds(at)));
-    if seconds * 2.0 < (span.1 - span.0) as f64 / SECOND as f64 {
-        return false;
-    }
-    let now = count / seconds.max(0.1);
+    // In the intervals at its ends others may have begun to answer, or ended.
+    let Some(now) = part_within(log, &others, span, WHOLLY).map(|part| part * usual) else { return false };
     let is_outside = |at: &usize| grid.start(at + 1) <= span.0 || grid.start(*at) >= span.1;
     let rates = (0..others.len()).filter(is_outside).map(|at| others[at] / grid.seconds(at).max(0.1));
     now - usual >= TAKEN_OVER * missing && now > quantile(rates.collect(), NEARLY_ALL).unwrap_or(0.0)
