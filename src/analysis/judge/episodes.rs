@@ -122,26 +122,22 @@ fn within_one_load(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
     pieces
 }
 
+/// What pages show of processes.
+fn by_pages(signal: Signal, span: Span) -> Deviation {
+    Deviation { signal, source: Source::Metrics, span, slack: SETTLES / 2, level: 1.0, baseline: 0.0, weight: 1.0 }
+}
+
 /// Restarts, as pages show them, and how long no page was to be had before; `pause` lies between two pages.
 fn restarts(vitals: &Vitals, pause: Micros, is_alone: bool) -> Vec<Deviation> {
     let mut all = Vec::new();
     for start in vitals.starts.iter().filter(|start| start.component == Component::Apiserver) {
-        let deviation = |signal: Signal, span: Span| Deviation {
-            signal,
-            source: Source::Metrics,
-            span,
-            slack: SETTLES / 2,
-            level: 1.0,
-            baseline: 0.0,
-            weight: 1.0,
-        };
         let gone = vitals.gone_before(start);
         // It ended somewhere between the last page and when the next should have come.
         let from = gone.map(|gap| gap.0 - pause / 2);
         let span = (from.unwrap_or(start.at).min(start.at - SETTLES / 2), start.at + SETTLES / 2);
-        all.push(deviation(Signal::Restart, span));
+        all.push(by_pages(Signal::Restart, span));
         if let Some(from) = from.filter(|from| is_alone && start.at - from >= MIN_GONE) {
-            all.push(deviation(Signal::Silence, (from, start.at)));
+            all.push(by_pages(Signal::Silence, (from, start.at)));
         }
     }
     all
@@ -244,15 +240,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
 fn members(vitals: &Vitals) -> Vec<Deviation> {
     let of = |start: &Start| {
         let from = vitals.gone_before(start).map_or(start.at, |gap| gap.0);
-        Deviation {
-            signal: Signal::MemberRestart,
-            source: Source::Metrics,
-            span: (from.min(start.at - SETTLES / 2), start.at),
-            slack: SETTLES / 2,
-            level: 1.0,
-            baseline: 0.0,
-            weight: 1.0,
-        }
+        by_pages(Signal::MemberRestart, (from.min(start.at - SETTLES / 2), start.at))
     };
     vitals.starts.iter().filter(|start| start.component == Component::Etcd).map(of).collect()
 }

@@ -56,7 +56,7 @@ pub(super) fn take(
     context: &Context<'_>,
 ) -> Result<Option<(Vec<NamedCluster>, Temporary)>, Error> {
     if flags.contexts.is_empty() {
-        return match flags.kube.kubeconfig.is_some() || flags.kube.context.is_some() {
+        return match flags.is_some() {
             true => Err(Error::Usage("--kubeconfig: name the clusters with --contexts, '*' for all".to_owned())),
             false => Ok(None),
         };

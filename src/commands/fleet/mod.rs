@@ -84,27 +84,28 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    context.sort_by(&FIELDS)?;
     let question = args.fleet(context.io.now)?;
+    // What is wrong with it is told before clusters are asked.
+    #[cfg_attr(not(feature = "live"), expect(unused_mut, reason = "no cluster is asked"))]
+    let (asked, mut named) = prepared(&question, context)?;
     #[cfg(feature = "live")]
-    let (live, _pages) = match contexts::take(&args.live, context)? {
-        Some((live, pages)) => (live, Some(pages)),
-        None => (Vec::new(), None),
-    };
-    #[cfg(not(feature = "live"))]
-    let live = Vec::new();
-    let report = ask(&question, live, context)?;
+    let _pages = contexts::take(&args.live, context)?.map(|(live, pages)| {
+        named.extend(live);
+        pages
+    });
+    let report = reported(&named, &asked, context)?;
     context.print(&report, FailOn::Never)
 }
 
 /// Answers the question.
 pub(super) fn answer(question: &Fleet, context: &mut Context<'_>) -> Result<Answer, Error> {
-    Ok(Answer::of(ask(question, Vec::new(), context)?))
+    let (asked, named) = prepared(question, context)?;
+    Ok(Answer::of(reported(&named, &asked, context)?))
 }
 
-/// What the clusters of a question, and those that answer now, come to.
-fn ask(question: &Fleet, live: Vec<NamedCluster>, context: &mut Context<'_>) -> Result<Report, Error> {
-    let sort_by = context.sort_by(&FIELDS)?;
+/// What is asked of each cluster, and which are read from files.
+fn prepared(question: &Fleet, context: &Context<'_>) -> Result<(Bounded, Vec<NamedCluster>), Error> {
+    context.sort_by(&FIELDS)?;
     let Fleet { sources, bounds, to } = question;
     if let Some(pipe) = sources.iter().find(|source| *source == "-" || source.ends_with("=-")) {
         return Err(Error::Usage(format!("{pipe}: a fleet is read from files and folders, not from a pipe")));
@@ -114,11 +115,16 @@ fn ask(question: &Fleet, live: Vec<NamedCluster>, context: &mut Context<'_>) -> 
     }
     let to = to.as_deref().map(found::parse_version).transpose().map_err(Error::Usage)?;
     let asked = Bounded { bounds: *bounds, to, horizon: question::Forecast::default().horizon };
-    let named = [sources::clusters(sources), live].concat();
-    let outcomes = read_all(&named, &asked, context);
+    Ok((asked, sources::clusters(sources)))
+}
+
+/// What clusters come to.
+fn reported(named: &[NamedCluster], asked: &Bounded, context: &mut Context<'_>) -> Result<Report, Error> {
+    let sort_by = context.sort_by(&FIELDS)?;
+    let outcomes = read_all(named, asked, context);
     let mut clusters = Vec::new();
     let mut inputs = Vec::new();
-    for ((cluster, losses), own) in outcomes.into_iter().zip(&named) {
+    for ((cluster, losses), own) in outcomes.into_iter().zip(named) {
         for loss in &losses {
             context.lost(format!("{}: {loss}", cluster.name))?;
         }

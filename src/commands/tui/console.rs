@@ -79,8 +79,8 @@ impl Console {
                     let answer = self.answer(ask);
                     effects.extend(self.state.update(Msg::Answer(Box::new(answer))));
                 }
-                Effect::Open { opened, sources } => {
-                    let found = self.look(opened, &sources, Vec::new());
+                Effect::Open { opened, sources, history } => {
+                    let found = self.look(opened, &sources, history);
                     effects.extend(self.state.update(found));
                 }
                 other => self.done.push(other),

@@ -170,7 +170,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let engine = Engine::start(context.settings.clone(), &sender, None);
     engine.look(0, still, history);
     // What is read live is saved; here nothing is.
-    show(console, &engine, |_| (), |sources| (sources, Vec::new()))
+    show(console, &engine, |_| ())
 }
 
 /// Looks at many clusters side by side, and into one of them.
@@ -187,35 +187,28 @@ fn many(args: &Args, clusters: Vec<NamedCluster>, state: State, context: &mut Co
     }
     let (sender, receiver) = crossbeam_channel::unbounded();
     signals(&sender)?;
-    let clusters = clusters.into_iter().map(|own| FleetCluster { shown: own.shown(), sources: own.sources });
+    // A store holds series for forecasts as well.
+    let is_store = |source: &&String| Store::is_store(Path::new(source));
+    let cluster = |own: NamedCluster| FleetCluster {
+        shown: own.shown(),
+        history: own.sources.iter().filter(is_store).chain(&args.history).cloned().collect(),
+        sources: own.sources,
+    };
+    let clusters = clusters.into_iter().map(cluster);
     let state = state.of_fleet(&args.sources, clusters.collect());
     let engine = Engine::start(context.settings.clone(), &sender, None);
     let console = (state, (sender, receiver), !args.no_mouse);
-    // A store that is opened holds series for forecasts as well.
-    let with_history = |sources: Vec<String>| {
-        let stores = sources.iter().filter(|source| Store::is_store(Path::new(source))).chain(&args.history);
-        let stores = stores.cloned().collect();
-        (sources, stores)
-    };
-    show(console, &engine, |_| (), with_history)
+    show(console, &engine, |_| ())
 }
 
 /// What is drawn, where it comes from, whether the mouse is ours.
 type Console = (State, (Sender<Msg>, Receiver<Msg>), bool);
 
 /// Draws until the user leaves.
-fn show(
-    (state, channel, has_mouse): Console,
-    engine: &Engine,
-    save: impl Fn(String),
-    with_history: impl Fn(Vec<String>) -> (Vec<String>, Vec<String>),
-) -> Result<(), Error> {
+fn show((state, channel, has_mouse): Console, engine: &Engine, save: impl Fn(String)) -> Result<(), Error> {
     let outside = |effect: Effect| match effect {
         Effect::Ask(ask) => engine.ask(ask),
-        Effect::Open { opened, sources } => {
-            let (sources, history) = with_history(sources);
-            engine.look(opened, sources, history);
-        }
+        Effect::Open { opened, sources, history } => engine.look(opened, sources, history),
         Effect::Export { want, rows, path } => engine.export(want, rows, path),
         Effect::Save(path) => save(path),
         Effect::Copy(_) | Effect::Redraw | Effect::Suspend | Effect::Quit => {}
@@ -249,7 +242,7 @@ fn live(
     }
     // However it ends: nothing is left behind.
     let _removed = Removed(&shared);
-    show(console, &engine, |path| shared.save(path, args.with_bodies), |sources| (sources, Vec::new()))
+    show(console, &engine, |path| shared.save(path, args.with_bodies))
 }
 
 /// Removes what was kept when it is dropped.

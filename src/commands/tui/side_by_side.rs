@@ -11,7 +11,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 fn fleet_of(sources: &[&str]) -> Console {
     let arguments: Vec<String> = sources.iter().map(|source| (*source).to_owned()).collect();
     let clusters = fleet::several(&arguments).unwrap().into_iter();
-    let clusters = clusters.map(|own| FleetCluster { shown: own.shown(), sources: own.sources }).collect();
+    let clusters =
+        clusters.map(|own| FleetCluster { shown: own.shown(), sources: own.sources, history: Vec::new() }).collect();
     let state = State::new("", false, Keys::default(), Theme::usual()).of_fleet(&arguments, clusters);
     let mut console = Console::new(state);
     console.send(Msg::Tick(0));
@@ -67,7 +68,7 @@ fn what_comes_late_of_a_cluster_that_was_left_is_dropped() {
     let mut console = fleet_of(&["calm=samples/quiet", "stormy=samples/list-storm"]);
     let enter = Msg::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
     let mut effects = console.state.update(enter);
-    let Some(Effect::Open { opened: 1, sources }) = effects.pop() else { panic!("{effects:?}") };
+    let Some(Effect::Open { opened: 1, sources, .. }) = effects.pop() else { panic!("{effects:?}") };
     let found = SourceKinds { opened: 1, ..SourceKinds::default() };
     let with_sources = |found: &SourceKinds| SourceKinds {
         holders: sources.iter().map(|own| (crate::model::cause::Source::Audit, own.clone())).collect(),

@@ -32,6 +32,8 @@ pub struct FleetCluster {
     /// Its sources, as the table of the fleet names them.
     pub shown: String,
     pub sources: Vec<String>,
+    /// Those with series in time, and others that have some.
+    pub history: Vec<String>,
 }
 
 impl SourceKinds {

@@ -169,6 +169,7 @@ pub enum Effect {
         /// How many were opened, with it.
         opened: u64,
         sources: Vec<String>,
+        history: Vec<String>,
     },
     /// A text is to be put into the clipboard.
     Copy(String),

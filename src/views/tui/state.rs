@@ -239,14 +239,15 @@ impl State {
     }
 
     /// Opens a cluster of the fleet in place of the one that was open.
-    pub(super) fn open(&mut self, name: &str, sources: Vec<String>) -> Effect {
+    pub(super) fn open(&mut self, name: &str, cluster: FleetCluster) -> Effect {
         let new = Self::new(name, false, std::mem::take(&mut self.keys), self.theme.clone());
         let mut before = std::mem::replace(self, new);
         self.panes[Tab::Fleet.index()] = std::mem::take(&mut before.panes[Tab::Fleet.index()]);
         (self.fleet, self.clusters, self.log) = (before.fleet, before.clusters, before.log);
         (self.now, self.size, self.number, self.opened) = (before.now, before.size, before.number, before.opened + 1);
         self.opened_at = self.number;
-        Effect::Open { opened: self.opened, sources }
+        let FleetCluster { sources, history, .. } = cluster;
+        Effect::Open { opened: self.opened, sources, history }
     }
 
     /// What a course of time is drawn of: that of the cluster in view.

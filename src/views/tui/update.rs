@@ -435,7 +435,7 @@ impl State {
             if let Value::Text(text) = &row[at] { Some(text.clone()) } else { None }
         };
         let (name, source, problem) = (text("cluster")?, text("source")?, text("problem"));
-        let cluster = self.clusters.iter().find(|own| own.shown == source)?.sources.clone();
+        let cluster = self.clusters.iter().find(|own| own.shown == source)?.clone();
         if let Some(problem) = problem.filter(|problem| !problem.is_empty()) {
             self.show_message(format!("{name}: {problem}"));
             return None;
