@@ -86,6 +86,15 @@ pub fn is_built_in(group: &str, resource: &str) -> bool {
     group.is_empty() || GROUPS.contains(&(resource, group))
 }
 
+/// Groups whose requests apiservers answer themselves and of which nothing is stored, or under another name.
+const UNSTORED: [&str; 5] =
+    ["authentication.k8s.io", "authorization.k8s.io", "events.k8s.io", "extensions", "apidiscovery.k8s.io"];
+
+/// Whether apiservers serve an API group themselves; what they do not is of custom resources, or of an APIService.
+pub fn is_built_in_group(group: &str) -> bool {
+    group.is_empty() || UNSTORED.contains(&group) || GROUPS.iter().any(|(_, own)| *own == group)
+}
+
 /// Where apiservers keep their objects by default, upstream and on OpenShift.
 pub const ROOTS: [&str; 3] = ["/registry/", "/kubernetes.io/", "/openshift.io/"];
 

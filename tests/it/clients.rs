@@ -586,6 +586,9 @@ fn refusals_and_timeouts() {
     Log::default().every(APP, "list", secrets, 15_000, 12, 403).finds("client-forbidden-loop", true);
     Log::default().every(APP, "list", secrets, 30_000, 20, 403).finds("client-forbidden-loop", false);
     Log::default().every(APP, "list", secrets, 50, 200, 403).finds("client-forbidden-loop", false);
+    // Short, and without any pause.
+    Log::default().every(APP, "list", secrets, 250, 400, 401).finds("client-forbidden-loop", true);
+    Log::default().every(APP, "list", secrets, 1500, 80, 401).finds("client-forbidden-loop", false);
     Log::default()
         .every(APP, "list", secrets, 15_000, 12, 403)
         .every(APP, "list", secrets, 10_000, 30, 200)

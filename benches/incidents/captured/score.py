@@ -42,6 +42,13 @@ KINDS = {
     "namespace-deletion": {"cascade-delete", "write-burst"},
     "alternating-writers": {"write-burst", "client-surge"},
     "nodes-notready": {"nodes-lost"},
+    "unauthenticated": {"client-surge"},
+    "watch-churn": {"client-surge"},
+    "controller-down": {"controllers-down"},
+    "apiserver-slow": {"apiserver-slow"},
+    "too-few-seats": {"too-few-seats"},
+    "api-unavailable": {"api-unavailable"},
+    "store-full": {"slow-etcd", "write-burst"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }
 # Where nobody is named, that requests of one kind rose is all that is seen.

@@ -46,9 +46,12 @@ pub fn request(line: &Line) -> String {
     format!("{verb} {what}{slash}{subresource}")
 }
 
-/// `node-agent (monitoring:node-agent)`.
+/// `node-agent (monitoring:node-agent)`; apiservers do not know the user of what they answer with 401.
 pub fn name(who: &[String; 2]) -> String {
-    let user = short_user(&who[0]);
+    let user = match short_user(&who[0]) {
+        "" => "not authenticated",
+        user => user,
+    };
     if who[1].is_empty() { user.to_owned() } else { format!("{} ({user})", who[1]) }
 }
 
@@ -123,6 +126,8 @@ fn subject(candidate: &Candidate) -> Vec<(&'static str, String)> {
         let field = match candidate.kind {
             "webhook-drag" => "webhook",
             "memory" => "cgroup",
+            "api-unavailable" => "api_group",
+            "controllers-down" => "controller",
             "request-surge" | "expensive-lists" => "request",
             _ => "instance",
         };
@@ -157,6 +162,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "slow-etcd" if candidate.feature("member_alone") > 0.0 => {
             format!("the member {} of etcd restarted or did not answer", named("of several"))
         }
+        "slow-etcd" if candidate.feature("store_full") > 0.0 => {
+            "etcd refused writes: its database reached its quota (NOSPACE)".to_owned()
+        }
         "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
         "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stalled or was very slow".to_owned(),
@@ -174,6 +182,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             Some(name) => format!("requests waited for the admission webhook {name}"),
             None => "requests waited for an admission webhook".to_owned(),
         },
+        "api-unavailable" => {
+            format!("the API group {} was unavailable, others were not", named("of another server"))
+        }
         "relist-storm" => match words.episode.starts.first() {
             Some(start) => {
                 format!("{} restarted at {}, and its clients reconnected", named("an apiserver"), clock(start.at))
@@ -192,6 +203,16 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "nodes-lost" => {
             let nodes = counted(candidate.feature("nodes") as u64, "node");
             format!("the kubelets of {nodes} did not answer, and the nodes were marked NotReady")
+        }
+        "too-few-seats" => match candidate.caller.as_ref().map(name) {
+            Some(who) => format!("requests were throttled (429) after {who} changed priority and fairness"),
+            None => {
+                "requests were throttled (429) though load was as before: a priority level has too few seats".to_owned()
+            }
+        },
+        "apiserver-slow" => format!("{} was slow, the others were not", named("one apiserver")),
+        "controllers-down" => {
+            format!("{} sent no requests: it had stopped, or could not connect", named("a controller"))
         }
         "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
         other => other.to_owned(),
@@ -263,6 +284,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
         (_, "leader") => "etcd's leader was lost or changed".to_owned(),
         ("slow-etcd", "member_alone") => "users hardly noticed it: the other members went on".to_owned(),
+        (_, "store_full") => "etcd's database reached its quota, and writes failed".to_owned(),
         (_, "etcd_away") => "etcd restarted, or its metrics could not be read".to_owned(),
         (_, "webhook_times") => format!("the webhook takes {} times its baseline", times(value)),
         (_, "webhook_slow") => format!("the webhook takes {} ms on average", significant(value * 500.0)),
@@ -270,6 +292,13 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "etcd_fast") => "etcd answered the apiservers as fast as before".to_owned(),
         (_, "webhook_fast") => "admission webhooks answered as fast as before".to_owned(),
         (_, "no_webhook") => "no admission webhook was called".to_owned(),
+        (_, "one_group") => format!("{} of the failures are of this API group, reads too", percent(value)),
+        (_, "others_fail") => format!("{} of all other requests failed, too", percent(value)),
+        (_, "api_alone") => "nothing else is wrong".to_owned(),
+        (_, "leases_failing") => format!("{} of the writes of leases fail, which call no webhook", percent(value)),
+        (_, "one_apiserver") => "one apiserver is much slower than the others".to_owned(),
+        (_, "api_unavailable") => "its APIService was unavailable".to_owned(),
+        ("apiserver-slow" | "too-few-seats", "away") => "an apiserver was away".to_owned(),
         ("imbalance", "away") => "another apiserver was unavailable, and the others took over its load".to_owned(),
         (_, "away") => {
             let name = candidate.name.as_deref().unwrap_or("one apiserver");
@@ -287,6 +316,15 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
         ("nodes-lost", "late") => "the episode began before the nodes were lost".to_owned(),
         ("nodes-lost", "impact") => "requests suffered too: kubelets may be cut off by the control plane".to_owned(),
+        (_, "throttled_flat") => "requests were throttled, though hardly more work was requested".to_owned(),
+        (_, "one_caller") => format!("{} of the throttled requests are of one client", percent(value)),
+        (_, "limits_changed") => "a FlowSchema or PriorityLevelConfiguration was changed".to_owned(),
+        (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
+        (_, "rest_slower") => format!("requests to the others took {} times as long, too", times(value)),
+        (_, "load_here") => format!("the work asked of it grew by {}", percent(value)),
+        (_, "silent") => "it did not even renew its lease, or ask for it".to_owned(),
+        ("controllers-down", "late") => "the episode began before it stopped".to_owned(),
+        ("controllers-down", "impact") => "requests suffered too, and it ends when it can't renew its lease".to_owned(),
         ("nodes-lost", "marked") => {
             format!("the node controller marked {:.0} nodes NotReady", candidate.feature("nodes"))
         }
@@ -371,6 +409,10 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             later.push("add capacity, or spread the load over time: plimsoll balance, plimsoll forecast".to_owned());
         }
         "slow-etcd" => {
+            if candidate.feature("store_full") > 0.0 {
+                let alarms = "etcdctl alarm list";
+                now.push(format!("see whether NOSPACE is raised; then compact, defragment and disarm: {alarms}"));
+            }
             now.push(format!("check etcd's members, disk and leader: plimsoll etcd health {sources}"));
             later.push("give etcd a dedicated disk with low write latency".to_owned());
         }
@@ -381,6 +423,15 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
                     .to_owned(),
             );
             later.push(format!("list the requests it is called for: plimsoll guard webhooks {sources}"));
+        }
+        "api-unavailable" => {
+            now.push("see which API is unavailable and why: kubectl get apiservices".to_owned());
+            now.push(
+                "if its objects are custom resources, see the webhook that converts them: kubectl get crds \
+                 -o custom-columns=NAME:.metadata.name,CONVERSION:.spec.conversion.strategy"
+                    .to_owned(),
+            );
+            later.push("run two replicas or more of what serves it, with a PodDisruptionBudget".to_owned());
         }
         "relist-storm" => later.push(format!(
             "use informers with bookmarks, so that clients resume instead of relisting: plimsoll clients {sources} \
@@ -393,6 +444,28 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             later.push(format!(
                 "see what their pods' eviction asks of the control plane: plimsoll guard events {sources}"
             ));
+        }
+        "too-few-seats" => {
+            now.push(
+                "see what was changed, and undo it: kubectl get flowschemas,prioritylevelconfigurations \
+                 --sort-by=.metadata.creationTimestamp"
+                    .to_owned(),
+            );
+            later.push(format!("see the seats of each level: plimsoll clients --seats {sources}"));
+        }
+        "apiserver-slow" => {
+            now.push(
+                "compare its machine with those of the others: CPU limit and steal, memory, network; restart it if \
+                 they are well"
+                    .to_owned(),
+            );
+            later.push(format!("see whether it is full: plimsoll memory show {sources}"));
+        }
+        "controllers-down" => {
+            now.push(
+                "see whether its pods run, and why they ended: kubectl -n kube-system get pods -o wide".to_owned(),
+            );
+            later.push("run it on each control-plane node, with leader election".to_owned());
         }
         "memory" => {
             now.push(format!("find what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}"))

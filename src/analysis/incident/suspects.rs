@@ -65,7 +65,9 @@ pub fn suspects(requests: &dyn Requests, series: &RequestSeries, before: &Profil
             rose: None,
         });
         let price = series.prices[kind];
-        let Added { rps, work, .. } = Added::new(price, [was.unwrap_or(&Count::default()), now], [before, within]);
+        let none = Count::default();
+        let counts = [was.unwrap_or(&none), now];
+        let Added { rps, work, .. } = Added::new(series, (Some(caller), kind), counts, [before, within]);
         own.rps[0] += rps[0];
         own.rps[1] += rps[1];
         own.throttled += now.throttled as u64;

@@ -1,6 +1,7 @@
 //! What deviates from its baseline, and when: the signals that episodes are made of.
 
-use super::excursions::{excursions, runs};
+use super::controllers;
+use super::excursions::{baseline, excursions, runs};
 use super::nodes;
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
@@ -71,6 +72,7 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     all.extend(stops::stops(series));
     all.extend(throughout(series));
     all.extend(nodes::lost(series));
+    all.extend(controllers::silent(series));
     all.extend(slower::slower(series));
     all.extend(loads(series));
     all
@@ -178,10 +180,15 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
 /// Times in which more is asked for than the baseline.
 fn loads(series: &RequestSeries) -> Vec<Deviation> {
     let seconds = seconds_of_baseline(series);
+    let mut of_baseline = seconds.clone();
+    for at in controllers::intervals(series) {
+        of_baseline[at] = 0.0;
+    }
     let len = series.tiles.len();
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], least: f64| {
-        for own in excursions(counts, &seconds, series.grid.tile) {
+        let usual = baseline(counts, &of_baseline, series.grid.tile);
+        for own in excursions(counts, &seconds, &usual, series.grid.tile) {
             let time: f64 = seconds[own.tiles.clone()].iter().sum();
             if own.times(time) < MIN_TIMES || own.level - own.baseline < least {
                 continue;

@@ -1,9 +1,10 @@
 //! From signals to episodes: what overlaps in time and belongs together is one, and the gravest signal grades it.
 
+use super::excursions::runs;
 use super::holes;
 use super::series::RequestSeries;
 use super::signals::{Deviation, Signal, near, overlap};
-use super::vitals::{Start, Vitals};
+use super::vitals::{Start, Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -35,6 +36,8 @@ const OPEN: Micros = 10 * SECOND;
 const OUTAGE_ERRORS: f64 = 0.5;
 /// The whole load, not only a part of it, has grown so many times in a surge.
 const SURGE_TIMES: f64 = 1.5;
+/// Without a controller for so long, users notice: the alert on its leader fires from there on, in µs.
+const STUCK: Micros = 60 * SECOND;
 /// A surge lasts so long at least, in µs.
 const MIN_SURGE: Micros = 20 * SECOND;
 
@@ -150,6 +153,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     let pause = pages.map_or(0, |own| own.grid.tile);
     let restarts = vitals.map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone));
     let members = vitals.map_or_else(Vec::new, members);
+    let unavailable = vitals.map_or_else(Vec::new, unavailable);
     let all: Vec<Deviation> = deviations.iter().chain(&restarts).cloned().collect();
     let (mut holes, mut deviations): (Vec<_>, Vec<_>) =
         deviations.into_iter().partition(|own| holes::is_hole(own, &all, series, vitals));
@@ -165,6 +169,8 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
         own.signal = Signal::LogMissing(of);
     }
     let (mut felt, rest): (Vec<_>, Vec<_>) = deviations.into_iter().partition(|own| own.signal.is_felt());
+    let (silent, rest): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|own| matches!(own.signal, Signal::ControllerSilent(_)));
     let (slower, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal == Signal::Slower);
     let (loads, mut away): (Vec<_>, Vec<_>) = rest.into_iter().partition(|own| own.signal.is_load());
     let (stops, new) = restarts.into_iter().partition::<Vec<_>, _>(|own| own.signal.is_felt());
@@ -220,9 +226,22 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
             joined.push(draft);
         }
     }
-    // A member of etcd that was away while nobody felt it.
-    for (span, members) in groups(members, SETTLES) {
+    // A member of etcd that was away while nobody felt it, or an API that few ask for.
+    for (span, members) in groups(members, SETTLES).into_iter().chain(groups(unavailable, SETTLES)) {
         match joined.iter_mut().find(|draft| draft.grade != Grade::Surge && near(draft.span, span, SETTLES)) {
+            Some(draft) => draft.deviations.extend(members),
+            None => {
+                let mut draft =
+                    Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
+                settle(&mut draft, series);
+                joined.push(draft);
+            }
+        }
+    }
+    // A controller that falls silent while something else is wrong is a consequence of that.
+    for (span, members) in groups(silent, SETTLES) {
+        let begins = (span.0, span.0);
+        match joined.iter_mut().find(|draft| draft.grade != Grade::Surge && near(draft.span, begins, SETTLES)) {
             Some(draft) => draft.deviations.extend(members),
             None => {
                 let mut draft =
@@ -243,6 +262,23 @@ fn members(vitals: &Vitals) -> Vec<Deviation> {
         by_pages(Signal::MemberRestart, (from.min(start.at - SETTLES / 2), start.at))
     };
     vitals.starts.iter().filter(|start| start.component == Component::Etcd).map(of).collect()
+}
+
+/// APIs that other servers answer, while apiservers say that they are unavailable: not what was so from the first page
+/// on, of which nothing shows whether it ever was available, and not of one page.
+fn unavailable(vitals: &Vitals) -> Vec<Deviation> {
+    let mut all = Vec::new();
+    for course in vitals.of(Vital::UnavailableApi) {
+        let Some((_, group)) = course.name.split_once('.') else { continue };
+        let is_bad = |at: &usize| course.points[*at].value > 0.0;
+        for tiles in runs((0..course.points.len()).filter(is_bad), 0) {
+            let at = |place: usize| course.points[place.min(course.points.len() - 1)].span.0;
+            if tiles.start > 0 && tiles.len() > 1 {
+                all.push(by_pages(Signal::ApiUnavailable(group.to_owned()), (at(tiles.start), at(tiles.end))));
+            }
+        }
+    }
+    all
 }
 
 /// Whether the same apiserver was away in both, or restarted: all that is known of one that is `alone` is that nothing
@@ -323,12 +359,16 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     };
     let is_lost = |own: &Deviation| {
         let is_less =
-            matches!(own.signal, Signal::NodesLost | Signal::Slower | Signal::LogMissing(_) | Signal::MemberRestart);
+            matches!(own.signal, Signal::NodesLost | Signal::Slower | Signal::LogMissing(_) | Signal::MemberRestart)
+                || matches!(own.signal, Signal::ControllerSilent(_) | Signal::ApiUnavailable(_));
         own.signal.is_felt() || own.signal.is_away() || is_less
     };
+    // Nothing is scheduled, or no Deployment gets its pods: whoever waits for that notices.
+    let is_stuck =
+        |own: &Deviation| matches!(own.signal, Signal::ControllerSilent(_)) && own.span.1 - own.span.0 >= STUCK;
     draft.grade = if draft.deviations.iter().any(is_outage) {
         Grade::Outage
-    } else if draft.deviations.iter().any(Deviation::is_impact) {
+    } else if draft.deviations.iter().any(|own| own.is_impact() || is_stuck(own)) {
         Grade::Incident
     } else if draft.deviations.iter().any(is_lost) {
         Grade::Degraded

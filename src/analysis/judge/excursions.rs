@@ -96,9 +96,8 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
     Baseline { rate, noise }
 }
 
-/// Where counts lie above their baseline.
-pub fn excursions(counts: &[f64], seconds: &[f64], tile: Micros) -> Vec<Excursion> {
-    let own = baseline(counts, seconds, tile);
+/// Where counts lie above their baseline `own`.
+pub fn excursions(counts: &[f64], seconds: &[f64], own: &Baseline, tile: Micros) -> Vec<Excursion> {
     let score = |at: usize| {
         let expected = own.rate[at] * seconds[at];
         let noise = (1.0 / (expected + 1.0)).sqrt().max(own.noise).max(MIN_NOISE);
@@ -178,7 +177,7 @@ mod tests {
 
     fn found(counts: &[f64]) -> Vec<(Range<usize>, f64)> {
         let seconds = vec![10.0; counts.len()];
-        let all = excursions(counts, &seconds, TILE);
+        let all = excursions(counts, &seconds, &baseline(counts, &seconds, TILE), TILE);
         all.into_iter().map(|own| (own.tiles, (own.level / own.baseline.max(0.1) * 10.0).round() / 10.0)).collect()
     }
 
@@ -207,7 +206,8 @@ mod tests {
         let counts: Vec<f64> = (0..2880)
             .map(|n| 6000.0 * (1.0 + 0.5 * (n as f64 / 1440.0 * std::f64::consts::TAU).sin()) * (wave(n) / 400.0))
             .collect();
-        let all = excursions(&counts, &vec![60.0; counts.len()], 60 * SECOND);
+        let (seconds, tile) = (vec![60.0; counts.len()], 60 * SECOND);
+        let all = excursions(&counts, &seconds, &baseline(&counts, &seconds, tile), tile);
         assert!(all.iter().all(|own| own.level < 1.5 * own.baseline), "{all:?}");
     }
 

@@ -5,6 +5,7 @@
 
 pub mod candidates;
 mod cascades;
+mod controllers;
 pub mod deviations;
 pub mod episodes;
 pub mod excursions;
@@ -25,6 +26,8 @@ pub mod weights;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_causes;
 
 pub use requests::Requests;
 pub use series::RequestSeries;

@@ -70,7 +70,10 @@ impl Paged {
             [verb(facts, fact).into_owned(), label(1), label(3), label(4)]
         };
         let mut series = Vec::new();
-        for fact in facts.of(Metric::Requests) {
+        // Apiservers count what they pass on to other servers only where that fails.
+        let is_passed_on = |fact: &&Fact| facts.text(fact.labels[6]) == "aggregator";
+        let failed = facts.of(Metric::Terminations).iter().filter(is_passed_on);
+        for fact in facts.of(Metric::Requests).iter().chain(failed) {
             let Some(own) = facts.instances.get(fact.instance) else { continue };
             let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
             for (interval, difference) in &fact.course {

@@ -1,7 +1,7 @@
 //! What was asked for in some intervals, by caller and kind of request: an episode is compared with its baseline.
 
 use super::requests::{Class, Requests};
-use super::series::{Latencies, RequestSeries, Tile};
+use super::series::{Latencies, RequestSeries, Tile, slowdown};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -54,12 +54,25 @@ pub struct Added {
 }
 
 impl Added {
-    /// Of requests that cost `price` each.
-    pub fn new(price: f64, [was, now]: [&Count; 2], [before, within]: [&Profile; 2]) -> Self {
+    /// Of requests of a kind, of a caller or of all.
+    pub fn new(
+        series: &RequestSeries,
+        (caller, kind): (Option<usize>, usize),
+        [was, now]: [&Count; 2],
+        [before, within]: [&Profile; 2],
+    ) -> Self {
         let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
         let rps = [by_second(was.requests, before), by_second(now.requests, within)];
-        let served = by_second(now.requests - now.throttled, within);
-        Self { rps, throttled: by_second(now.throttled, within), work: (served - rps[0]).max(0.0) * price }
+        let more = if series.classes[kind] == Class::Long {
+            let replays = |count: &Count, profile: &Profile| {
+                let of = |caller| series.replays(caller, kind, count.requests, profile.seconds.max(1.0));
+                by_second(caller.map_or(0.0, of), profile)
+            };
+            replays(now, within) - replays(was, before)
+        } else {
+            by_second(now.requests - now.throttled, within) - rps[0]
+        };
+        Self { rps, throttled: by_second(now.throttled, within), work: more.max(0.0) * series.prices[kind] }
     }
 }
 
@@ -74,12 +87,39 @@ pub struct Profile {
     pub kinds: BTreeMap<u32, Count>,
     /// By apiserver.
     pub instances: Vec<f64>,
+    /// What each apiserver did with them.
+    pub served: Vec<Served>,
     /// All latencies but of long-running requests.
     pub latency: Latencies,
     /// The same of what was asked for at baseline, too: [`like_before`].
     pub alike: Latencies,
     /// Sums of what intervals hold.
     pub tiles: Sums,
+}
+
+/// What one apiserver did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Served {
+    /// Requests whose latency is known.
+    pub timed: f64,
+    /// Sum of the logarithms of how many times longer they took than their kind does in quiet intervals.
+    pub drag: f64,
+    /// Work asked for, s.
+    pub work: f64,
+}
+
+impl Served {
+    /// Logarithm of how many times longer requests took.
+    pub fn mean_drag(&self) -> f64 {
+        self.drag / self.timed.max(1.0)
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.timed += other.timed;
+        self.drag += other.drag;
+        self.work += other.work;
+    }
 }
 
 /// Sums over intervals.
@@ -128,7 +168,12 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
     let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
     let mut all: Vec<Profile> = Vec::with_capacity(sets.len());
     for (number, tiles) in sets.iter().enumerate() {
-        let mut profile = Profile { instances: vec![0.0; series.by_instance.len()], ..Profile::default() };
+        let instances = series.by_instance.len();
+        let mut profile = Profile {
+            instances: vec![0.0; instances],
+            served: vec![Served::default(); instances],
+            ..Profile::default()
+        };
         for at in tiles.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
             of[at].push(number as u16);
             profile.seconds += series.grid.seconds(at);
@@ -158,8 +203,18 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
         if series.classes[row.kind] == Class::Long {
             count = Count { requests: count.timed, ..Count::default() };
         }
+        let price = series.prices[row.kind];
+        let served = Served {
+            timed: count.timed,
+            drag: count.mean().map_or(0.0, |mean| count.timed * slowdown(mean, price)),
+            work: (count.requests - count.throttled).max(0.0) * price,
+        };
+        let is_long = series.classes[row.kind] == Class::Long;
         for set in sets {
             let profile = &mut all[usize::from(*set)];
+            if !is_long {
+                profile.served[row.instance].add(&served);
+            }
             profile.pairs.entry((row.caller as u32, row.kind as u32)).or_default().add(&count);
             profile.kinds.entry(row.kind as u32).or_default().add(&count);
         }

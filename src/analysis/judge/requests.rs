@@ -171,6 +171,15 @@ pub fn is_long_running(verb: &str) -> bool {
     matches!(verb, "watch" | "connect" | "proxy")
 }
 
+/// Users of the controllers that each cluster has, and their names.
+pub const CONTROLLERS: [(&str, &str); 2] =
+    [("system:kube-controller-manager", "kube-controller-manager"), ("system:kube-scheduler", "kube-scheduler")];
+
+/// Which of them a caller is.
+pub fn controller([user, _]: &Caller) -> Option<usize> {
+    CONTROLLERS.iter().position(|(own, _)| own == user)
+}
+
 /// Whether a user is a part of the control plane, or a kubelet.
 pub fn is_control_plane(user: &str) -> bool {
     let own = ["system:serviceaccount:kube-system:", "system:node:", "system:kube-", "system:apiserver"];

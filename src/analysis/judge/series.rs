@@ -5,7 +5,7 @@
 //! compared with itself in quiet intervals, those in which requests were not slower than usual.
 
 use super::node_signs::{NodeSigns, Sign};
-use super::requests::{Class, Grid, Kind, Requests, Row, is_control_plane};
+use super::requests::{Class, Grid, Kind, Requests, Row, controller, is_control_plane};
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use std::collections::BTreeSet;
@@ -21,6 +21,11 @@ const NOISE_S: f64 = 0.004;
 pub(super) const NOTICED_BY_S: f64 = 0.1;
 /// And a request is slow from this many times the 99th percentile of its kind on.
 pub(super) const NOTICED_TIMES: f64 = 2.0;
+/// A client that keeps its watches starts fewer of one kind, a second. Of one that starts more each asks for all
+/// objects again, as a LIST does.
+const KEPT_WATCHES: f64 = 1.0;
+/// Fewer requests of a kind do not show what they take.
+const MIN_PRICED: f64 = 5.0;
 /// Fewer requests of a kind have no 99th percentile of their own.
 const MIN_TIMED: f64 = 50.0;
 
@@ -215,9 +220,12 @@ pub struct RequestSeries {
     pub by_instance: Vec<Vec<f64>>,
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
+    /// Which callers are controllers, by their place in [`CONTROLLERS`](super::requests::CONTROLLERS).
+    pub(super) controllers: Vec<Option<usize>>,
     /// Who starts watches in each interval: numbers of callers.
     pub watching: Vec<BTreeSet<u32>>,
-    /// Seconds that one request of a kind takes in quiet intervals; 0 of what lasts.
+    /// Seconds that one request of a kind takes in quiet intervals; of a watch, what a LIST of all takes; 0 of what
+    /// else lasts.
     pub prices: Vec<f64>,
     /// From here on a request of a kind is slow; s.
     pub thresholds: Vec<f64>,
@@ -227,6 +235,8 @@ pub struct RequestSeries {
     pub classes: Vec<Class>,
     /// Which kinds ask for no resource.
     is_probe: Vec<bool>,
+    /// Which kinds are watches.
+    is_watch: Vec<bool>,
 }
 
 /// Requests and seconds of a kind by interval.
@@ -251,6 +261,11 @@ pub(super) fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
+/// Logarithm of how many times longer than usual something takes, s.
+pub(super) fn slowdown(mean: f64, usual: f64) -> f64 {
+    ((mean + NOISE_S) / (usual + NOISE_S)).ln().clamp(-1.0, 5.0)
+}
+
 impl RequestSeries {
     /// By three passes over the rows.
     pub fn new(requests: &dyn Requests) -> Self {
@@ -264,11 +279,13 @@ impl RequestSeries {
             tiles: vec![Tile::default(); len],
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
+            controllers: requests.callers().iter().map(controller).collect(),
             watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),
             thresholds: Vec::new(),
             is_own: requests.callers().iter().map(|[user, _]| is_control_plane(user)).collect(),
             classes,
+            is_watch: kinds.iter().map(|kind| kind[0] == "watch").collect(),
             is_probe: kinds.iter().map(|[_, _, resource, _]| resource.is_empty()).collect(),
         };
         let signs: Vec<Option<Sign>> = kinds.iter().map(Sign::of).collect();
@@ -280,7 +297,7 @@ impl RequestSeries {
             }
         });
         series.slow_down(&means);
-        series.thresholds = series.thresholds(requests, kinds);
+        series.thresholds = series.thresholds(requests, kinds, &means);
         requests.each(&mut |row| series.judge(&row));
         series
     }
@@ -324,9 +341,8 @@ impl RequestSeries {
         for own in means {
             let Some(typical) = own.typical() else { continue };
             for (tile, [count, sum]) in &own.0 {
-                let times = (f64::from(sum / count) + NOISE_S) / (typical + NOISE_S);
                 let weight = f64::from(*count);
-                self.tiles[*tile as usize].drag += weight * times.ln().clamp(-1.0, 5.0);
+                self.tiles[*tile as usize].drag += weight * slowdown(f64::from(sum / count), typical);
                 weights[*tile as usize] += weight;
             }
         }
@@ -344,7 +360,7 @@ impl RequestSeries {
     }
 
     /// The second pass: what requests of each kind take in quiet intervals, and from where on one is slow.
-    fn thresholds(&mut self, requests: &dyn Requests, kinds: &[Kind]) -> Vec<f64> {
+    fn thresholds(&mut self, requests: &dyn Requests, kinds: &[Kind], means: &[Means]) -> Vec<f64> {
         let quiet = self.quiet();
         let mut by_kind: Vec<Option<Box<Latencies>>> = vec![None; kinds.len()];
         let mut by_class: [Latencies; 3] = Default::default();
@@ -360,22 +376,64 @@ impl RequestSeries {
         by_class.iter().for_each(|own| all.merge(own));
         let known = |place: usize| if by_class[place].count() > 0.0 { &by_class[place] } else { &all };
         let mut thresholds = Vec::with_capacity(kinds.len());
+        let mut prices: Vec<f64> = Vec::with_capacity(kinds.len());
         for (kind, own) in by_kind.iter().enumerate() {
             let of_class = known(place(self.classes[kind]).unwrap_or(0));
             let reported = own.as_deref().filter(|own| own.count() >= MIN_TIMED).unwrap_or(of_class);
             let p99 = reported.quantile(0.99).unwrap_or(0.0);
             thresholds.push((NOTICED_TIMES * p99).max(p99 + NOTICED_BY_S));
-            let own = own.as_deref().filter(|own| own.count() >= 5.0).unwrap_or(of_class);
-            // What lasts is no work that ends.
-            let is_long = self.classes[kind] == Class::Long;
-            self.prices.push(if is_long { 0.0 } else { own.sum / own.count().max(1.0) });
+            let mean = |own: &Latencies| own.sum / own.count().max(1.0);
+            let known = own.as_deref().filter(|own| own.count() >= MIN_PRICED).map(mean);
+            prices.push(match self.classes[kind] {
+                // What lasts is no work that ends.
+                Class::Long => 0.0,
+                // A webhook or the store may be all that makes a new kind of write slow.
+                Class::Write | Class::Review => known.unwrap_or_else(|| mean(of_class)),
+                _ => known.or_else(|| self.price_elsewhere(&means[kind])).unwrap_or_else(|| mean(of_class)),
+            });
         }
+        // How much a watch asks for is not known: the longest tenth of the LISTs of its resource ask for all.
+        let long = |own: &Latencies| own.quantile(0.9).unwrap_or(0.0);
+        let of_kind = |kind: usize| {
+            let own = by_kind[kind].as_deref().filter(|own| own.count() >= MIN_PRICED);
+            own.map_or(0.0, long).max(prices[kind])
+        };
+        let lists: Vec<(&Kind, f64)> =
+            kinds.iter().enumerate().filter(|own| own.1[0] == "list").map(|own| (own.1, of_kind(own.0))).collect();
+        for (price, [_, group, resource, _]) in prices.iter_mut().zip(kinds).filter(|own| own.1[0] == "watch") {
+            let list = lists.iter().find(|own| own.0[1] == *group && own.0[2] == *resource);
+            *price = list.map_or_else(|| long(known(1)), |own| own.1);
+        }
+        self.prices = prices;
         thresholds
+    }
+
+    /// What requests of a kind would take in quiet intervals, of which there are hardly any in these: what they take in
+    /// others, less as far as requests of all kinds are slower there.
+    fn price_elsewhere(&self, means: &Means) -> Option<f64> {
+        let of = |(tile, [count, sum]): &(u32, [f32; 2])| {
+            let times = self.tiles[*tile as usize].drag.max(0.0).exp();
+            [f64::from(*count), f64::from(*sum) / times]
+        };
+        let [count, sum] = means.0.iter().map(of).fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]]);
+        (count >= MIN_PRICED).then(|| sum / count)
+    }
+
+    /// How many of the watches that a caller starts within so many seconds are LISTs in effect: those beyond what a
+    /// client starts that keeps them.
+    pub fn replays(&self, caller: usize, kind: usize, starts: f64, seconds: f64) -> f64 {
+        let is_its = self.source == Source::Audit && self.is_watch[kind] && !self.is_own[caller];
+        if is_its { (starts - KEPT_WATCHES * seconds).max(0.0) } else { 0.0 }
     }
 
     /// The third pass: what was slow, and how much work was asked for.
     fn judge(&mut self, row: &Row<'_>) {
-        let Some(place) = place(self.classes[row.kind]) else { return };
+        let Some(place) = place(self.classes[row.kind]) else {
+            let starts: f64 = row.latency.iter().map(|own| f64::from(own.1)).sum();
+            let seconds = self.grid.seconds(row.tile);
+            self.tiles[row.tile].work += self.replays(row.caller, row.kind, starts, seconds) * self.prices[row.kind];
+            return;
+        };
         let threshold = self.thresholds[row.kind] as f32;
         let above = |bound: f32| row.latency.iter().filter(|own| own.0 > bound).map(|own| own.1).sum::<f32>();
         let (slow, long) = (above(threshold), above(LONG_S[place]));

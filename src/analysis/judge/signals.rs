@@ -32,8 +32,12 @@ pub enum Signal {
     MemberRestart,
     /// Events are missing, as far as anything shows: of all logs, or of the log of one apiserver.
     LogMissing(Option<usize>),
+    /// An API group, by its name, that other servers answer is unavailable.
+    ApiUnavailable(String),
     /// Kubelets of many nodes at once do not answer.
     NodesLost,
+    /// One of the controllers of the control plane, by its name, asks for nothing.
+    ControllerSilent(&'static str),
     Requests,
     Lists,
     Writes,
@@ -64,7 +68,9 @@ impl Signal {
             Self::Restart => "restart",
             Self::MemberRestart => "etcd_restart",
             Self::LogMissing(_) => "log_missing",
+            Self::ApiUnavailable(_) => "api_unavailable",
             Self::NodesLost => "nodes_lost",
+            Self::ControllerSilent(_) => "controller_silent",
             Self::Requests => "requests",
             Self::Lists => "lists",
             Self::Writes => "writes",

@@ -113,17 +113,16 @@ impl Clock<'_> {
         let mut all = Vec::new();
         for tiles in self.silent(counts, own, SHORTLY) {
             let is_dead = |at: &usize| counts[*at] < DEAD * expected(*at);
-            let is_at_end = tiles.end == counts.len();
             let first = tiles.clone().find(is_dead);
             let last = tiles.clone().rev().find(is_dead);
-            let (tiles, is_shown) = match first.zip(last) {
+            let (tiles, is_dead) = match first.zip(last) {
                 // It is back when it answers again, though its clients may stay with the others.
-                Some((first, last)) => {
-                    (first.saturating_sub(1).max(tiles.start)..(last + 2).min(tiles.end), !is_at_end)
-                }
+                Some((first, last)) => (first.saturating_sub(1).max(tiles.start)..(last + 2).min(tiles.end), true),
                 None if tiles.len() <= 2 => (tiles, false),
                 None => continue,
             };
+            let is_at_end = tiles.end == counts.len();
+            let is_shown = is_dead && !is_at_end;
             let span = edges(series, counts, &own.rate, 0.0, &tiles);
             let is_shown = is_shown
                 || reconnect(series, span.0)

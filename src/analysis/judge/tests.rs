@@ -15,30 +15,30 @@ const BEGIN: Micros = 1_700_000_000 * SECOND;
 
 /// What one caller asks for in an interval: how many, of which so many fail and are throttled, and seconds each.
 #[derive(Debug, Clone, Copy)]
-struct Cell {
-    count: f64,
-    errors: f64,
-    throttled: f64,
-    seconds: f32,
+pub(super) struct Cell {
+    pub(super) count: f64,
+    pub(super) errors: f64,
+    pub(super) throttled: f64,
+    pub(super) seconds: f32,
 }
 
 /// Caller, kind, apiserver.
-type Key = (usize, usize, usize);
+pub(super) type Key = (usize, usize, usize);
 
 #[derive(Debug)]
-struct Made {
-    axes: Axes,
-    rows: Vec<(usize, Key, Cell)>,
+pub(super) struct Made {
+    pub(super) axes: Axes,
+    pub(super) rows: Vec<(usize, Key, Cell)>,
 }
 
-const GET: usize = 0;
-const LIST: usize = 1;
-const CONFIGMAPS: usize = 2;
-const LEASES: usize = 3;
+pub(super) const GET: usize = 0;
+pub(super) const LIST: usize = 1;
+pub(super) const CONFIGMAPS: usize = 2;
+pub(super) const LEASES: usize = 3;
 
 impl Made {
     /// Six callers of all kinds on two apiservers, changed by `change`.
-    fn new(len: usize, change: impl Fn(usize, Key, Cell) -> Cell) -> Self {
+    pub(super) fn new(len: usize, change: impl Fn(usize, Key, Cell) -> Cell) -> Self {
         let kind = |verb: &str, resource: &str| [verb, "", resource, ""].map(str::to_owned);
         let kinds =
             vec![kind("get", "pods"), kind("list", "pods"), kind("update", "configmaps"), kind("update", "leases")];
@@ -79,19 +79,19 @@ impl Requests for Made {
     }
 }
 
-fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
+pub(super) fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
     judge(&Input { requests: &[made], vitals, operations: &[], given: &[] }).episodes
 }
 
-fn tiles(own: &Episode) -> (i64, i64) {
+pub(super) fn tiles(own: &Episode) -> (i64, i64) {
     ((own.from - BEGIN + TILE / 2) / TILE, (own.to - BEGIN + TILE / 2) / TILE)
 }
 
-fn within(tile: usize) -> bool {
+pub(super) fn within(tile: usize) -> bool {
     (20..32).contains(&tile)
 }
 
-fn first(own: &Episode) -> (&'static str, Option<&str>) {
+pub(super) fn first(own: &Episode) -> (&'static str, Option<&str>) {
     let Candidate { kind, caller, .. } = &own.causes[0];
     (kind, caller.as_ref().map(|who| who[0].as_str()))
 }
@@ -253,6 +253,7 @@ fn a_member_of_etcd_that_was_away_is_redundancy_lost() {
             course(Vital::EtcdLeader, "etcd-1", begin, 1.0),
             course(Vital::Unreachable, "etcd-1", gone, 120.0),
         ],
+        ..Vitals::default()
     };
     let found = judged(&all, Some(&vitals));
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Degraded, (20, 32)), "{found:?}");
@@ -412,7 +413,7 @@ fn a_window_that_is_named_is_an_episode() {
 fn vitals(vital: Vital, count: f64, of: impl Fn(i64) -> f64) -> Vitals {
     let point = |tile: i64| Point { span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE), value: of(tile), count };
     let course = Course { vital, instance: "a".to_owned(), name: String::new(), points: (0..60).map(point).collect() };
-    Vitals { courses: vec![course], starts: Vec::new() }
+    Vitals { courses: vec![course], ..Vitals::default() }
 }
 
 fn slow_etcd(seconds: f64) -> Vitals {

@@ -44,8 +44,12 @@ pub enum Vital {
     OomKills,
     /// Size of etcd's database.
     DatabaseSize,
+    /// Size of etcd's database, as a part of its quota.
+    DatabaseFill,
     /// Changes of objects that etcd reports to an apiserver's watch caches, a second.
     StoreChanges,
+    /// Whether an API that other servers answer (an APIService) is unavailable: 1 or 0.
+    UnavailableApi,
     /// Seconds in which no page was to be had.
     Unreachable,
 }
@@ -66,7 +70,7 @@ pub struct Course {
     pub vital: Vital,
     /// Of which instance or cgroup.
     pub instance: String,
-    /// Which webhook or operation; empty of the others.
+    /// Which webhook, operation or APIService; empty of the others.
     pub name: String,
     /// In order of time.
     pub points: Vec<Point>,
@@ -88,12 +92,14 @@ pub struct Vitals {
     pub courses: Vec<Course>,
     /// Processes that started.
     pub starts: Vec<Start>,
+    /// When the last of the apiservers' processes started, in µs; `None` where a page does not say.
+    pub up_since: Option<Micros>,
 }
 
 impl Vitals {
     /// From pages and samples of cgroups.
     pub fn new(facts: &Facts, memory: &[(String, Vec<Sample>)]) -> Self {
-        let mut all = Self { courses: Vec::new(), starts: starts(facts) };
+        let mut all = Self { courses: Vec::new(), starts: starts(facts), up_since: up_since(facts) };
         for (metric, vital) in [
             (Metric::EtcdRequests, Vital::EtcdRequest),
             (Metric::EtcdCommit, Vital::EtcdCommit),
@@ -116,9 +122,11 @@ impl Vitals {
             (Metric::EtcdHasLeader, Vital::EtcdLeader),
             (Metric::ProcessResident, Vital::Resident),
             (Metric::EtcdDbSize, Vital::DatabaseSize),
+            (Metric::UnavailableApis, Vital::UnavailableApi),
         ] {
             all.courses.extend(levels(facts, metric, vital));
         }
+        all.courses.extend(fills(facts));
         all.courses.extend(facts.instances.iter().filter_map(unreachable));
         all.courses.extend(memory.iter().flat_map(|(name, samples)| cgroup(name, samples)));
         all.courses.retain(|course| !course.points.is_empty());
@@ -176,20 +184,29 @@ pub fn starts(facts: &Facts) -> Vec<Start> {
     started.collect()
 }
 
+/// When the last of the apiservers' processes started; `None` where one does not say.
+fn up_since(facts: &Facts) -> Option<Micros> {
+    let all: Option<Vec<f64>> = facts.instances_of(Component::Apiserver).map(|own| own.start).collect();
+    all?.into_iter().max_by(f64::total_cmp).map(|start| (start * 1e6) as Micros)
+}
+
 /// Sums by instance and name, each by interval.
 type ByName = BTreeMap<(usize, String), BTreeMap<u32, f64>>;
+
+/// Webhooks and APIs have names; levels of priority and fairness are taken together.
+fn name<'f>(facts: &'f Facts, metric: Metric, fact: &Fact) -> &'f str {
+    match metric {
+        Metric::WebhookDuration | Metric::WebhookFailOpen | Metric::WebhookRejections | Metric::UnavailableApis => {
+            fact.labels.first().map_or("", |label| facts.text(*label))
+        }
+        _ => "",
+    }
+}
 
 fn by_name<'f>(facts: &'f Facts, metric: Metric, accept: impl Fn(&Fact) -> bool + 'f) -> ByName {
     let mut all = ByName::new();
     for fact in facts.of(metric).iter().filter(|fact| accept(fact)) {
-        // Webhooks and operations have names; levels of priority and fairness are taken together.
-        let name = match metric {
-            Metric::WebhookDuration | Metric::WebhookFailOpen | Metric::WebhookRejections => {
-                fact.labels.first().map_or("", |label| facts.text(*label))
-            }
-            _ => "",
-        };
-        let own = all.entry((fact.instance, name.to_owned())).or_default();
+        let own = all.entry((fact.instance, name(facts, metric, fact).to_owned())).or_default();
         for (interval, difference) in &fact.course {
             *own.entry(*interval).or_default() += difference;
         }
@@ -239,17 +256,36 @@ fn rates(facts: &Facts, metric: Metric, vital: Vital) -> Vec<Course> {
 }
 
 fn levels(facts: &Facts, metric: Metric, vital: Vital) -> Vec<Course> {
-    let mut all: BTreeMap<usize, BTreeMap<Micros, f64>> = BTreeMap::new();
+    let mut all: BTreeMap<(usize, &str), BTreeMap<Micros, f64>> = BTreeMap::new();
     for fact in facts.of(metric) {
         for (at, value) in facts.levels(fact) {
-            *all.entry(fact.instance).or_default().entry(*at).or_default() += value;
+            *all.entry((fact.instance, name(facts, metric, fact))).or_default().entry(*at).or_default() += value;
         }
     }
-    let of = |(instance, values): (usize, BTreeMap<Micros, f64>)| {
+    let of = |((instance, name), values): ((usize, &str), BTreeMap<Micros, f64>)| {
         let points = values.into_iter().map(|(at, value)| Point { span: (at, at), value, count: 1.0 }).collect();
-        course(facts, vital, (instance, String::new()), points)
+        course(facts, vital, (instance, name.to_owned()), points)
     };
     all.into_iter().map(of).collect()
+}
+
+/// How full databases are, of members that say how large theirs may be.
+fn fills(facts: &Facts) -> Vec<Course> {
+    let mut all = levels(facts, Metric::EtcdDbSize, Vital::DatabaseFill);
+    let quotas: BTreeMap<&str, f64> = facts
+        .of(Metric::EtcdQuota)
+        .iter()
+        .filter_map(|fact| {
+            Some((facts.instances.get(fact.instance)?.name.as_str(), fact.last.filter(|own| *own > 0.0)?))
+        })
+        .collect();
+    for own in &mut all {
+        match quotas.get(own.instance.as_str()) {
+            Some(quota) => own.points.iter_mut().for_each(|point| point.value /= quota),
+            None => own.points.clear(),
+        }
+    }
+    all
 }
 
 /// When pages of an instance could not be had: they lie much farther apart than others of it.

@@ -55,7 +55,7 @@ impl Series {
     /// Whether its course in time is kept.
     pub(super) fn is_timed(&self, kept: Retention) -> bool {
         match self.entry.metric {
-            Metric::Requests | Metric::FlowDispatched | Metric::FlowRejected => true,
+            Metric::Requests | Metric::Terminations | Metric::FlowDispatched | Metric::FlowRejected => true,
             Metric::CacheEvents | Metric::QueueAdds | Metric::ScheduleAttempts | Metric::ScheduleIncoming => true,
             Metric::QueueWait | Metric::QueueWork | Metric::ScheduleAttempt => {
                 matches!(self.part, Part::Sum | Part::Count)
@@ -85,7 +85,8 @@ impl Series {
             | Metric::ProcessResident
             | Metric::EtcdDbSize
             | Metric::EtcdHasLeader
-            | Metric::EtcdCompacted => kept == Retention::Incident,
+            | Metric::EtcdCompacted
+            | Metric::UnavailableApis => kept == Retention::Incident,
             _ => false,
         }
     }

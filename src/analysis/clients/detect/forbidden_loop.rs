@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 
 /// Refusals in a minute and address. client-go's reflector waits up to 30 s between its tries: 2 a minute.
 const PER_MINUTE: f64 = 3.0;
+/// So many do not recur for long: who tries once a second waits for nothing.
+const QUICK_PER_MINUTE: f64 = 60.0;
+const QUICK_MINUTES: usize = 2;
 /// Of the requests of the same kind.
 const SHARE: f64 = 0.5;
 
@@ -33,7 +36,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = Minutes::of(clients.tile, profile.rows().filter(is_refused).map(|row| (row.tile, row.requests)));
         let sources = profile.sources().max(1) as f64;
         let busy = minutes.with(PER_MINUTE * sources);
-        if busy < RECURRING_MINUTES {
+        if busy < RECURRING_MINUTES && minutes.with(QUICK_PER_MINUTE * sources) < QUICK_MINUTES {
             continue;
         }
         let most = kinds

@@ -1,7 +1,7 @@
 //! Causes that are somebody's requests.
 
 use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
-use crate::analysis::judge::profile::Added;
+use crate::analysis::judge::profile::{Added, Profile};
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::Signal;
 use crate::model::cause::Source;
@@ -62,7 +62,8 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("request-surge");
     let [verb, _, resource, _] = &view.requests.kinds()[kind as usize];
-    candidate.name = Some(format!("{verb} {resource}"));
+    let what = if resource.is_empty() { "other paths" } else { resource };
+    candidate.name = Some(format!("{verb} {what}"));
     let candidate = candidate
         .with("share", Source::Metrics, share)
         .with("grown", Source::Metrics, share * (1.0 - flat))
@@ -133,6 +134,50 @@ pub(super) fn everybody(case: &Case<'_>, grown: Option<Vec<Grown>>) -> Option<Ca
         .with("growth", view.source(), view.growth().clamp(0.0, 4.0))
         .with("flat", flat_of, flat);
     Some(candidate)
+}
+
+/// Priority and fairness throttles (429) though no more is asked for: a level has too few seats, or none.
+pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
+    let view = case.views.first()?;
+    let throttled = view.within.tiles.throttled + view.within.tiles.long[1];
+    if case.has(|own| *own == Signal::Throttled) == 0.0 || throttled <= 0.0 {
+        return None;
+    }
+    let (flat_of, flat) = case.flat();
+    let mut candidate = Candidate::new("too-few-seats").with("throttled_flat", flat_of, flat).with(
+        "away",
+        view.source(),
+        case.has(Signal::is_away),
+    );
+    if view.source() == Source::Audit {
+        let mut by_caller: BTreeMap<u32, f64> = BTreeMap::new();
+        for (key, own) in &view.within.pairs {
+            *by_caller.entry(key.0).or_default() += own.throttled;
+        }
+        let top = by_caller.values().fold(0.0, |top: f64, own| top.max(*own));
+        let changed = [&view.within, &view.before].into_iter().find_map(|own| flow_writer(view, own));
+        candidate = candidate.with("one_caller", Source::Audit, part(top, by_caller.values().sum())).with(
+            "limits_changed",
+            Source::Audit,
+            f64::from(u8::from(changed.is_some())),
+        );
+        candidate.caller = changed.map(|caller| view.requests.callers()[caller as usize].clone());
+    }
+    Some(candidate)
+}
+
+/// Who writes what priority and fairness goes by, but for the control plane itself.
+fn flow_writer(view: &View<'_>, profile: &Profile) -> Option<u32> {
+    let is_its = |(caller, kind): &(u32, u32)| {
+        let [_, group, _, subresource] = &view.requests.kinds()[*kind as usize];
+        let is_write = view.series.classes[*kind as usize] == Class::Write;
+        group == "flowcontrol.apiserver.k8s.io"
+            && subresource != "status"
+            && is_write
+            && !view.series.is_own[*caller as usize]
+    };
+    let writes = profile.pairs.iter().filter(|(key, _)| is_its(key));
+    writes.max_by(|a, b| a.1.requests.total_cmp(&b.1.requests)).map(|own| own.0.0)
 }
 
 /// What was deleted with a namespace, a definition, a collection.

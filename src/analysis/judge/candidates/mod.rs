@@ -7,7 +7,7 @@ mod plane;
 use super::episodes::Draft;
 use super::profile::{Added, Count, Profile};
 use super::requests::{Caller, Class, Requests};
-use super::series::RequestSeries;
+use super::series::{RequestSeries, slowdown};
 use super::signals::Signal;
 use super::vitals::{Vital, Vitals};
 use super::weights::{bias, weight};
@@ -15,8 +15,6 @@ use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
-/// Latencies below this differ by chance, s.
-const NOISE_S: f64 = 0.004;
 /// A kind of request is slower from so many times its price on, and by so much, s.
 const SLOWER: f64 = 2.0;
 const SLOWER_BY_S: f64 = 0.02;
@@ -134,14 +132,18 @@ impl View<'_> {
     }
 
     /// What requests of a kind came to, of one caller or of all.
-    fn added(&self, kind: u32, was: Option<&Count>, now: &Count) -> Added {
-        let price = self.series.prices[kind as usize];
-        Added::new(price, [was.unwrap_or(&Count::default()), now], [&self.before, &self.within])
+    fn added(&self, caller: Option<u32>, kind: u32, was: Option<&Count>, now: &Count) -> Added {
+        let none = Count::default();
+        let counts = [was.unwrap_or(&none), now];
+        let caller = caller.map(|own| own as usize);
+        Added::new(self.series, (caller, kind as usize), counts, [&self.before, &self.within])
     }
 
     /// What callers asked for by kind, and the work that they added: caller, kind.
     fn pairs(&self) -> impl Iterator<Item = (u32, u32, Added)> {
-        let of = |(key, now): (&(u32, u32), &Count)| (key.0, key.1, self.added(key.1, self.before.pairs.get(key), now));
+        let of = |(key, now): (&(u32, u32), &Count)| {
+            (key.0, key.1, self.added(Some(key.0), key.1, self.before.pairs.get(key), now))
+        };
         self.within.pairs.iter().map(of)
     }
 
@@ -175,7 +177,7 @@ impl View<'_> {
 
     /// What was asked for by kind, and the work that was added.
     fn grown_kinds(&self) -> Vec<(u32, Added)> {
-        let of = |(kind, now): (&u32, &Count)| (*kind, self.added(*kind, self.before.kinds.get(kind), now));
+        let of = |(kind, now): (&u32, &Count)| (*kind, self.added(None, *kind, self.before.kinds.get(kind), now));
         self.within.kinds.iter().map(of).collect()
     }
 
@@ -189,7 +191,7 @@ impl View<'_> {
                 continue;
             }
             let price = self.series.prices[kind];
-            sum += count.timed * ((mean + NOISE_S) / (price + NOISE_S)).ln().clamp(-1.0, 5.0);
+            sum += count.timed * slowdown(mean, price);
             all += count.timed;
             much += if mean > SLOWER * price + SLOWER_BY_S { count.timed } else { 0.0 };
         }
@@ -337,13 +339,17 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(load::unnamed(case));
     all.extend(load::lists(case));
     all.extend(load::everybody(case, grown.map(|(_, grown)| grown)));
+    all.extend(load::limits(case));
     all.extend(plane::store(case));
     all.extend(plane::webhooks(case));
+    all.extend(plane::api_group(case));
     all.extend(plane::restart(case));
     all.extend(load::cascades(case));
     all.extend(plane::imbalance(case));
+    all.extend(plane::apiserver(case));
     all.extend(plane::memory(case));
     all.extend(plane::nodes(case));
+    all.extend(plane::controllers(case));
     // What is missing might have shown another cause.
     let missing = |place: usize, source: Source| Feature { name: MISSING[place], value: 1.0, source };
     let has_reads = case.views.iter().any(View::has_reads);

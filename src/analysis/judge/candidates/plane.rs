@@ -1,18 +1,23 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, Feature, View, ln_times};
-use crate::analysis::judge::profile::{Count, Profile};
+use super::{BEFORE, Candidate, Case, Feature, MIN_WRITES, View, ln_times, part};
+use crate::analysis::judge::profile::{Count, Profile, Served};
 use crate::analysis::judge::requests::Class;
-use crate::analysis::judge::signals::{Deviation, Signal};
+use crate::analysis::judge::signals::{Deviation, MIN_BAD, Signal};
 use crate::analysis::judge::stops;
 use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
+use crate::model::registry::is_built_in_group;
 use crate::model::time::{Micros, SECOND, Span};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
 const AS_FAST: f64 = 0.35;
+/// A database is full from this part of its quota on: what is left is less than what it grows by at once.
+const FULL: f64 = 0.98;
+/// So many requests at an apiserver show how fast it is.
+const MIN_SERVED: f64 = 50.0;
 /// Where this part of the requests fails, they are answered.
 const MUCH_FAILED: f64 = 0.2;
 
@@ -33,6 +38,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("load", drag_of, case.most(|view| Some(view.growth())).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("writes_stop", drag_of, case.stops())
+        .with("one_apiserver", drag_of, one_alone(case))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
         candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0)).with(
@@ -74,11 +80,15 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         let is_all = members.len() > 1 && case.draft.deviations.iter().all(is_member);
         candidate.name = is_new.map(|start| start.instance.clone());
         let is_new = is_new.is_some();
+        // Only where writes fail is it a cause that the database is full: etcd answers reads as before.
+        let is_full = vitals.highest(Vital::DatabaseFill, case.draft.span).is_some_and(|fill| fill >= FULL)
+            && case.has(|own| matches!(own, Signal::Errors | Signal::FailedWrites)) > 0.0;
         candidate = candidate
             .with("leader", Source::Metrics, f64::from(u8::from(is_changed)))
             .with("etcd_away", Source::Metrics, f64::from(u8::from(is_away || is_new)))
-            .with("member_alone", Source::Metrics, f64::from(u8::from(is_all)));
-        let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed || is_away || is_new;
+            .with("member_alone", Source::Metrics, f64::from(u8::from(is_all)))
+            .with("store_full", Source::Metrics, f64::from(u8::from(is_full)));
+        let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed || is_away || is_new || is_full;
         if asked.is_some_and(|(times, _)| times < AS_FAST) && !is_slow && case.goes_on(Vital::EtcdRequest) {
             candidate = candidate.with("etcd_fast", Source::Metrics, 1.0);
         }
@@ -122,6 +132,8 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("narrow_errors", drag_of, failed)
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
+        .with("leases_failing", drag_of, case.most(|view| Some(leases_failing(view))).map_or(0.0, |own| own.1))
+        .with("one_apiserver", drag_of, one_alone(case))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
         candidate = candidate
@@ -162,6 +174,69 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         }
     }
     Some(candidate)
+}
+
+/// Requests for one API group fail that apiservers do not serve alone: the server behind its APIService is unavailable,
+/// or the webhook that converts its objects.
+pub(super) fn api_group(case: &Case<'_>) -> Option<Candidate> {
+    let of = |view| Some((failing_group(view)?, view));
+    let failing = case.views.iter().find_map(of);
+    let unavailable = case.draft.deviations.iter().find_map(|own| match &own.signal {
+        Signal::ApiUnavailable(group) => Some(group.clone()),
+        _ => None,
+    });
+    let is_only = case.draft.deviations.iter().all(|own| matches!(own.signal, Signal::ApiUnavailable(_)));
+    let mut candidate = Candidate::new("api-unavailable");
+    if let Some(((group, failed), view)) = failing {
+        candidate = candidate.with("one_group", view.source(), failed.one_group).with(
+            "others_fail",
+            view.source(),
+            failed.others,
+        );
+        candidate.name = Some(group.to_owned());
+    }
+    let is_its = unavailable.as_ref().is_some_and(|own| candidate.name.as_ref().is_none_or(|group| group == own));
+    candidate.name = Some(candidate.name.or(unavailable)?);
+    Some(candidate.with("api_unavailable", Source::Metrics, f64::from(u8::from(is_its))).with(
+        "api_alone",
+        Source::Metrics,
+        f64::from(u8::from(is_only)),
+    ))
+}
+
+/// How far failures are those of one API group.
+struct FailingGroup {
+    /// Its part of all failures, times the part of its reads that fail: webhooks are asked about writes alone.
+    one_group: f64,
+    /// The part of all other requests that fail.
+    others: f64,
+}
+
+/// The API group of which most requests fail, among those that apiservers do not serve alone.
+fn failing_group<'v>(view: &'v View<'_>) -> Option<(&'v str, FailingGroup)> {
+    let mut groups: BTreeMap<&str, [Count; 2]> = BTreeMap::new();
+    for (kind, count) in &view.within.kinds {
+        let class = view.series.classes[*kind as usize];
+        if class != Class::Long {
+            let own = groups.entry(view.requests.kinds()[*kind as usize][1].as_str()).or_default();
+            own[usize::from(matches!(class, Class::Read | Class::List))].add(count);
+        }
+    }
+    let sum = |own: &[Count; 2]| [own[0].errors + own[1].errors, own[0].requests + own[1].requests];
+    let all = groups.values().map(sum).fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]]);
+    let others = groups.iter().filter(|(group, _)| !is_built_in_group(group));
+    let (group, own) = others.max_by(|a, b| sum(a.1)[0].total_cmp(&sum(b.1)[0]))?;
+    let [errors, requests] = sum(own);
+    (errors >= MIN_BAD).then(|| {
+        let reads = part([own[1].errors, own[1].requests]);
+        (
+            *group,
+            FailingGroup {
+                one_group: part([errors, all[0]]) * reads,
+                others: part([all[0] - errors, all[1] - requests]),
+            },
+        )
+    })
 }
 
 /// An apiserver restarted or was away, and its clients reconnected.
@@ -279,6 +354,59 @@ pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
+/// One of several apiservers is slow, though no more work arrives at it and the others are as fast as before.
+pub(super) fn apiserver(case: &Case<'_>) -> Option<Candidate> {
+    let view = case.views.first()?;
+    let own = slowest(view)?;
+    let mut candidate = Candidate::new("apiserver-slow")
+        .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0))
+        .with("rest_slower", view.source(), own.rest.clamp(0.0, 3.0))
+        .with("load_here", view.source(), own.growth.clamp(0.0, 0.5))
+        .with("away", view.source(), case.has(Signal::is_away));
+    candidate.name = view.requests.instances().get(own.place).cloned();
+    Some(candidate)
+}
+
+/// The one of several apiservers whose requests became slowest.
+struct Slowest {
+    place: usize,
+    /// Logarithm of how many times longer its requests take than before.
+    slower: f64,
+    /// The same of all others.
+    rest: f64,
+    /// By which part the work grew that is asked of it.
+    growth: f64,
+}
+
+fn slowest(view: &View<'_>) -> Option<Slowest> {
+    let slower = |[was, now]: [&Served; 2]| now.mean_drag() - was.mean_drag();
+    let is_known = |[was, now]: [&Served; 2]| was.timed.min(now.timed) >= MIN_SERVED;
+    let of_each = view.before.served.iter().zip(&view.within.served).map(|(was, now)| [was, now]).enumerate();
+    let (place, own) = of_each.filter(|own| is_known(own.1)).max_by(|a, b| slower(a.1).total_cmp(&slower(b.1)))?;
+    let rest = |profile: &Profile| {
+        let mut sum = Served::default();
+        profile.served.iter().enumerate().filter(|own| own.0 != place).for_each(|own| sum.add(own.1));
+        sum
+    };
+    let (was, now) = (rest(&view.before), rest(&view.within));
+    let work = |own: &Served, profile: &Profile| own.work / profile.seconds.max(1.0);
+    let [before, within] = [work(own[0], &view.before), work(own[1], &view.within)];
+    let growth = (within - before) / before.max(1e-3);
+    is_known([&was, &now]).then(|| Slowest { place, slower: slower(own), rest: slower([&was, &now]), growth })
+}
+
+/// How far one of several apiservers is slower than what all of them share can make it.
+fn one_alone(case: &Case<'_>) -> f64 {
+    let own = case.views.first().and_then(slowest);
+    own.map_or(0.0, |own| (own.slower - 2.0 * own.rest.max(0.0)).clamp(0.0, 2.0))
+}
+
+/// The part of the writes of leases that fail: webhooks are not asked about these, so that nodes and leaders live.
+fn leases_failing(view: &View<'_>) -> f64 {
+    let leases = view.writes(|count| count.errors).get("leases").copied().unwrap_or_default();
+    if leases[1] >= MIN_WRITES { part(leases) } else { 0.0 }
+}
+
 /// Memory of an apiserver ran short.
 pub(super) fn memory(case: &Case<'_>) -> Option<Candidate> {
     let vitals = case.vitals?;
@@ -299,6 +427,25 @@ pub(super) fn memory(case: &Case<'_>) -> Option<Candidate> {
     // Where nobody felt more than that the killed apiserver was away, its memory is why, whoever filled it.
     let is_only_away = killed.is_some() && case.has(Signal::is_away) > 0.0 && case.has(Signal::is_felt) == 0.0;
     let candidate = candidate.with("only_away", Source::Cgroup, f64::from(u8::from(is_only_away)));
+    Some(candidate)
+}
+
+/// A controller of the control plane stopped.
+pub(super) fn controllers<'c>(case: &Case<'c>) -> Option<Candidate> {
+    let name_of = |own: &'c Deviation| match own.signal {
+        Signal::ControllerSilent(name) => Some((own, name)),
+        _ => None,
+    };
+    let silent: Vec<(&Deviation, &str)> = case.draft.deviations.iter().filter_map(name_of).collect();
+    let first = silent.iter().map(|own| own.0).min_by_key(|own| own.span.0)?;
+    let names: BTreeSet<&str> = silent.iter().map(|own| own.1).collect();
+    // One that can't write to the store for longer than its lease lasts ends itself.
+    let is_felt = |own: &Signal| own.is_felt() || own.is_away();
+    let mut candidate = Candidate::new("controllers-down")
+        .with("silent", first.source, 1.0)
+        .with("late", first.source, late(case, first.span.0))
+        .with("impact", first.source, case.has(is_felt));
+    candidate.name = Some(names.into_iter().collect::<Vec<&str>>().join(" and "));
     Some(candidate)
 }
 

@@ -1,0 +1,93 @@
+//! Controllers that ask for nothing any more: as long as they live, they renew their lease, or ask whether it is free,
+//! every two seconds.
+
+use super::excursions::runs;
+use super::requests::CONTROLLERS;
+use super::series::{RequestSeries, quantile};
+use super::signals::{Deviation, Signal, edges};
+use crate::model::time::{Micros, SECOND};
+use std::ops::Range;
+
+/// They ask every 2 s (`--leader-elect-retry-period`); where they are seen less often than every 5 s, the audit policy
+/// leaves their leases out, and nothing is known. A second.
+const MIN_RATE: f64 = 0.2;
+/// What they ask while they live: this quantile over all intervals, as they may be gone for most of the time.
+const USUAL: f64 = 0.7;
+/// Less than this part of it is silence.
+const SILENT: f64 = 0.1;
+/// So many are expected of an interval, else its silence is chance.
+const MIN_EXPECTED: f64 = 4.0;
+/// Meanwhile each apiserver answers this part of what it usually does: else it is away, or its log lacks a part.
+const ALIVE: f64 = 0.4;
+/// A process that is started again asks within seconds. In µs.
+const MIN_SILENCE: Micros = 30 * SECOND;
+
+/// Times in which a controller asks for nothing.
+pub(super) fn silent(series: &RequestSeries) -> Vec<Deviation> {
+    let len = series.tiles.len();
+    let mut all = Vec::new();
+    for number in 0..CONTROLLERS.len() {
+        let (counts, usual) = requests(series, number);
+        for tiles in silent_tiles(series, &counts, usual) {
+            let base = vec![usual; len];
+            let span = edges(series, &counts, &base, 0.0, &tiles);
+            if span.1 - span.0 < MIN_SILENCE {
+                continue;
+            }
+            all.push(Deviation {
+                signal: Signal::ControllerSilent(CONTROLLERS[number].1),
+                source: series.source,
+                span,
+                slack: series.grid.tile,
+                level: 0.0,
+                baseline: usual,
+                weight: tiles.len() as f64,
+            });
+        }
+    }
+    all
+}
+
+/// Intervals in which one of the controllers asks for nothing, so that nothing of its work is asked for either: they
+/// show no baseline.
+pub(super) fn intervals(series: &RequestSeries) -> Vec<usize> {
+    let of = |number: usize| {
+        let (counts, usual) = requests(series, number);
+        silent_tiles(series, &counts, usual).into_iter().flatten()
+    };
+    (0..CONTROLLERS.len()).flat_map(of).collect()
+}
+
+/// What one of the controllers asks for by interval, and a second while it lives.
+fn requests(series: &RequestSeries, number: usize) -> (Vec<f64>, f64) {
+    let mut counts = vec![0.0; series.tiles.len()];
+    let callers = series.controllers.iter().zip(&series.by_caller).filter(|(own, _)| **own == Some(number));
+    for (tile, count) in callers.flat_map(|(_, own)| &own.counts) {
+        counts[*tile as usize] += f64::from(*count);
+    }
+    let rates = counts.iter().enumerate().map(|(at, count)| count / series.grid.seconds(at).max(0.1));
+    let usual = quantile(rates.collect(), USUAL).unwrap_or(0.0);
+    (counts, usual)
+}
+
+/// Runs of intervals, not at the beginning of what was read, in which hardly anything is asked though all apiservers
+/// answer.
+fn silent_tiles(series: &RequestSeries, counts: &[f64], usual: f64) -> Vec<Range<usize>> {
+    let grid = series.grid;
+    if usual < MIN_RATE {
+        return Vec::new();
+    }
+    let typical: Vec<f64> = series.by_instance.iter().map(|own| series.typical_of(own)).collect();
+    let is_alive = |at: usize| {
+        let mut of = series.by_instance.iter().zip(&typical);
+        of.all(|(own, typical)| own[at] >= ALIVE * typical * grid.seconds(at))
+    };
+    let is_silent = |at: &usize| {
+        let expected = usual * grid.seconds(*at);
+        expected >= MIN_EXPECTED && counts[*at] < SILENT * expected && is_alive(*at)
+    };
+    let found = runs((0..counts.len()).filter(is_silent), 0);
+    // What the record's last interval covers may be too little to be silent.
+    let is_long = |tiles: &Range<usize>| grid.start(tiles.end) - grid.start(tiles.start) + grid.tile >= MIN_SILENCE;
+    found.into_iter().filter(|tiles| tiles.start > 0 && is_long(tiles)).collect()
+}
