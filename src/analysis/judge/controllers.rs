@@ -26,7 +26,7 @@ const MIN_SILENCE: Micros = 30 * SECOND;
 pub(super) fn silent(series: &RequestSeries) -> Vec<Deviation> {
     let len = series.tiles.len();
     let mut all = Vec::new();
-    for number in 0..CONTROLLERS.len() {
+    for (number, (_, name)) in CONTROLLERS.iter().enumerate() {
         let (counts, usual) = requests(series, number);
         for tiles in silent_tiles(series, &counts, usual) {
             let base = vec![usual; len];
@@ -35,7 +35,7 @@ pub(super) fn silent(series: &RequestSeries) -> Vec<Deviation> {
                 continue;
             }
             all.push(Deviation {
-                signal: Signal::ControllerSilent(CONTROLLERS[number].1),
+                signal: Signal::ControllerSilent(name),
                 source: series.source,
                 span,
                 slack: series.grid.tile,
