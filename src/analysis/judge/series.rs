@@ -387,9 +387,9 @@ impl RequestSeries {
             prices.push(match self.classes[kind] {
                 // What lasts is no work that ends.
                 Class::Long => 0.0,
-                // A webhook or the store may be all that makes a new kind of write slow.
-                Class::Write | Class::Review => known.unwrap_or_else(|| mean(of_class)),
-                _ => known.or_else(|| self.price_elsewhere(&means[kind])).unwrap_or_else(|| mean(of_class)),
+                // What LISTs cost differs by orders of magnitude.
+                Class::List => known.or_else(|| self.price_elsewhere(&means[kind])).unwrap_or_else(|| mean(of_class)),
+                _ => known.unwrap_or_else(|| mean(of_class)),
             });
         }
         // How much a watch asks for is not known: the longest tenth of the LISTs of its resource ask for all.
