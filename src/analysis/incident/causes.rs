@@ -410,8 +410,8 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
         }
         "slow-etcd" => {
             if candidate.feature("store_full") > 0.0 {
-                let alarms = "etcdctl alarm list";
-                now.push(format!("see whether NOSPACE is raised; then compact, defragment and disarm: {alarms}"));
+                let step = "see whether NOSPACE is raised; then compact, defragment and disarm: etcdctl alarm list";
+                now.push(step.to_owned());
             }
             now.push(format!("check etcd's members, disk and leader: plimsoll etcd health {sources}"));
             later.push("give etcd a dedicated disk with low write latency".to_owned());

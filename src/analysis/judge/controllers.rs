@@ -5,7 +5,7 @@ use super::excursions::runs;
 use super::requests::CONTROLLERS;
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, edges};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 use std::ops::Range;
 
 /// They ask every 2 s (`--leader-elect-retry-period`); where they are seen less often than every 5 s, the audit policy
@@ -22,40 +22,47 @@ const ALIVE: f64 = 0.4;
 /// A process that is started again asks within seconds. In µs.
 const MIN_SILENCE: Micros = 30 * SECOND;
 
-/// Times in which a controller asks for nothing.
-pub(super) fn silent(series: &RequestSeries) -> Vec<Deviation> {
-    let len = series.tiles.len();
+/// Intervals in which one of the controllers asks for nothing.
+pub(super) struct Silence {
+    /// Of which, by its name.
+    name: &'static str,
+    /// What it asks for while it lives, a second.
+    usual: f64,
+    /// Nothing of its work is asked for in these either: they show no baseline.
+    pub(super) tiles: Range<usize>,
+    /// From when until when.
+    span: Span,
+}
+
+/// All silences of the controllers.
+pub(super) fn silences(series: &RequestSeries) -> Vec<Silence> {
     let mut all = Vec::new();
     for (number, (_, name)) in CONTROLLERS.iter().enumerate() {
         let (counts, usual) = requests(series, number);
-        for tiles in silent_tiles(series, &counts, usual) {
-            let base = vec![usual; len];
-            let span = edges(series, &counts, &base, 0.0, &tiles);
-            if span.1 - span.0 < MIN_SILENCE {
-                continue;
-            }
-            all.push(Deviation {
-                signal: Signal::ControllerSilent(name),
-                source: series.source,
-                span,
-                slack: series.grid.tile,
-                level: 0.0,
-                baseline: usual,
-                weight: tiles.len() as f64,
-            });
-        }
+        let base = vec![usual; counts.len()];
+        all.extend(silent_tiles(series, &counts, usual).into_iter().map(|tiles| Silence {
+            name,
+            usual,
+            span: edges(series, &counts, &base, 0.0, &tiles),
+            tiles,
+        }));
     }
     all
 }
 
-/// Intervals in which one of the controllers asks for nothing, so that nothing of its work is asked for either: they
-/// show no baseline.
-pub(super) fn intervals(series: &RequestSeries) -> Vec<usize> {
-    let of = |number: usize| {
-        let (counts, usual) = requests(series, number);
-        silent_tiles(series, &counts, usual).into_iter().flatten()
+/// Silences that no restart explains.
+pub(super) fn silent(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviation> {
+    let long = silences.iter().filter(|own| own.span.1 - own.span.0 >= MIN_SILENCE);
+    let of = |own: &Silence| Deviation {
+        signal: Signal::ControllerSilent(own.name),
+        source: series.source,
+        span: own.span,
+        slack: series.grid.tile,
+        level: 0.0,
+        baseline: own.usual,
+        weight: own.tiles.len() as f64,
     };
-    (0..CONTROLLERS.len()).flat_map(of).collect()
+    long.map(of).collect()
 }
 
 /// What one of the controllers asks for by interval, and a second while it lives.

@@ -1,6 +1,6 @@
 //! What deviates from its baseline, and when: the signals that episodes are made of.
 
-use super::controllers;
+use super::controllers::{self, Silence};
 use super::excursions::{baseline, excursions, runs};
 use super::nodes;
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
@@ -72,9 +72,10 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     all.extend(stops::stops(series));
     all.extend(throughout(series));
     all.extend(nodes::lost(series));
-    all.extend(controllers::silent(series));
+    let silences = controllers::silences(series);
+    all.extend(controllers::silent(series, &silences));
     all.extend(slower::slower(series));
-    all.extend(loads(series));
+    all.extend(loads(series, &silences));
     all
 }
 
@@ -178,12 +179,10 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
 }
 
 /// Times in which more is asked for than the baseline.
-fn loads(series: &RequestSeries) -> Vec<Deviation> {
+fn loads(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviation> {
     let seconds = seconds_of_baseline(series);
     let mut of_baseline = seconds.clone();
-    for at in controllers::intervals(series) {
-        of_baseline[at] = 0.0;
-    }
+    silences.iter().for_each(|own| of_baseline[own.tiles.clone()].fill(0.0));
     let len = series.tiles.len();
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], least: f64| {

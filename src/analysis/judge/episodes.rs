@@ -57,9 +57,9 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Of one deviation.
-    fn new(own: Deviation, grade: Grade) -> Self {
-        Self { span: own.span, slack: own.slack, state: State::Ended, grade, deviations: vec![own] }
+    /// Of deviations that lie near one another, before [`settle`].
+    fn new((span, deviations): Group, grade: Grade) -> Self {
+        Self { span, slack: 0, state: State::Ended, grade, deviations }
     }
 }
 
@@ -177,18 +177,15 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     felt.extend(stops);
     away.extend(new);
     let mut drafts: Vec<Draft> = Vec::new();
-    for (span, members) in within_one_load(agglomerated(groups(felt, PAUSE)), &loads) {
-        drafts.push(Draft { span, slack: 0, state: State::Ended, grade: Grade::Incident, deviations: members });
-    }
+    let impacts = within_one_load(agglomerated(groups(felt, PAUSE)), &loads);
+    drafts.extend(impacts.into_iter().map(|group| Draft::new(group, Grade::Incident)));
     for (span, members) in groups(away, SETTLES) {
         match drafts.iter_mut().find(|draft| near(draft.span, span, SETTLES)) {
             Some(draft) => {
                 draft.span = (draft.span.0.min(span.0), draft.span.1.max(span.1));
                 draft.deviations.extend(members);
             }
-            None => {
-                drafts.push(Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members })
-            }
+            None => drafts.push(Draft::new((span, members), Grade::Degraded)),
         }
     }
     drafts.sort_by_key(|draft| draft.span);
@@ -215,44 +212,41 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     joined.retain(is_one);
     // What is known to be slower while something else deviates is a part of that.
     let is_new = |own: &Deviation| joined.iter().all(|draft| overlap(draft.span, own.span) == 0);
-    let mut alone: Vec<Draft> = slower.into_iter().filter(is_new).map(|own| Draft::new(own, Grade::Degraded)).collect();
-    alone.iter_mut().for_each(|draft| settle(draft, series));
-    joined.extend(alone);
+    let alone: Vec<Deviation> = slower.into_iter().filter(is_new).collect();
+    joined.extend(alone.into_iter().map(|own| degraded((own.span, vec![own]), series)));
     // So is a part of the log that is missing.
-    for (span, members) in groups(holes, PAUSE) {
-        if joined.iter().all(|draft| overlap(draft.span, span) == 0) {
-            let mut draft = Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
-            settle(&mut draft, series);
-            joined.push(draft);
+    for group in groups(holes, PAUSE) {
+        if joined.iter().all(|draft| overlap(draft.span, group.0) == 0) {
+            joined.push(degraded(group, series));
         }
     }
     // A member of etcd that was away while nobody felt it, or an API that few ask for.
-    for (span, members) in groups(members, SETTLES).into_iter().chain(groups(unavailable, SETTLES)) {
-        match joined.iter_mut().find(|draft| draft.grade != Grade::Surge && near(draft.span, span, SETTLES)) {
-            Some(draft) => draft.deviations.extend(members),
-            None => {
-                let mut draft =
-                    Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
-                settle(&mut draft, series);
-                joined.push(draft);
-            }
-        }
+    for group in groups(members, SETTLES).into_iter().chain(groups(unavailable, SETTLES)) {
+        let when = group.0;
+        beside(&mut joined, group, when, series);
     }
     // A controller that falls silent while something else is wrong is a consequence of that.
-    for (span, members) in groups(silent, SETTLES) {
-        let begins = (span.0, span.0);
-        match joined.iter_mut().find(|draft| draft.grade != Grade::Surge && near(draft.span, begins, SETTLES)) {
-            Some(draft) => draft.deviations.extend(members),
-            None => {
-                let mut draft =
-                    Draft { span, slack: 0, state: State::Ended, grade: Grade::Degraded, deviations: members };
-                settle(&mut draft, series);
-                joined.push(draft);
-            }
-        }
+    for group in groups(silent, SETTLES) {
+        let begin = group.0.0;
+        beside(&mut joined, group, (begin, begin), series);
     }
     joined.sort_by_key(|draft| draft.span);
     joined
+}
+
+/// An episode of what costs redundancy or speed.
+fn degraded(group: Group, series: &[RequestSeries]) -> Draft {
+    let mut draft = Draft::new(group, Grade::Degraded);
+    settle(&mut draft, series);
+    draft
+}
+
+/// Gives what costs redundancy or speed to the episode that lies near `when`, but to no surge; else it is one itself.
+fn beside(joined: &mut Vec<Draft>, group: Group, when: Span, series: &[RequestSeries]) {
+    match joined.iter_mut().find(|draft| draft.grade != Grade::Surge && near(draft.span, when, SETTLES)) {
+        Some(draft) => draft.deviations.extend(group.1),
+        None => joined.push(degraded(group, series)),
+    }
 }
 
 /// Members of etcd that restarted, and how long no page of theirs was to be had before.
@@ -307,7 +301,7 @@ fn surges(mut loads: Vec<Deviation>) -> Vec<Draft> {
     for own in loads {
         match surges.iter_mut().find(|surge| belongs(surge.span, own.span)) {
             Some(surge) => surge.deviations.push(own),
-            None => surges.push(Draft::new(own, Grade::Surge)),
+            None => surges.push(Draft::new((own.span, vec![own]), Grade::Surge)),
         }
     }
     surges

@@ -203,17 +203,18 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
         if series.classes[row.kind] == Class::Long {
             count = Count { requests: count.timed, ..Count::default() };
         }
-        let price = series.prices[row.kind];
-        let served = Served {
-            timed: count.timed,
-            drag: count.mean().map_or(0.0, |mean| count.timed * slowdown(mean, price)),
-            work: (count.requests - count.throttled).max(0.0) * price,
-        };
-        let is_long = series.classes[row.kind] == Class::Long;
+        let served = (series.classes[row.kind] != Class::Long).then(|| {
+            let price = series.prices[row.kind];
+            Served {
+                timed: count.timed,
+                drag: count.mean().map_or(0.0, |mean| count.timed * slowdown(mean, price)),
+                work: (count.requests - count.throttled).max(0.0) * price,
+            }
+        });
         for set in sets {
             let profile = &mut all[usize::from(*set)];
-            if !is_long {
-                profile.served[row.instance].add(&served);
+            if let Some(served) = &served {
+                profile.served[row.instance].add(served);
             }
             profile.pairs.entry((row.caller as u32, row.kind as u32)).or_default().add(&count);
             profile.kinds.entry(row.kind as u32).or_default().add(&count);

@@ -39,6 +39,8 @@ const EARLY: Micros = 30 * SECOND;
 const SHORT_SPAN_US: Micros = 60 * SECOND;
 /// An apiserver starts for no longer than this, and so do its clients, in µs.
 const STARTS: Micros = 120 * SECOND;
+/// Where watches begin less than so many times as often as later, nobody starts.
+const CALM_WATCHES: f64 = 1.5;
 /// At a start watches begin so many times as often as later.
 const START_UP_WATCHES: f64 = 4.0;
 
@@ -271,7 +273,7 @@ fn is_start_up(case: &Case<'_>) -> bool {
     let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));
     // Apiservers that had been up for long do not start.
     let is_up = case.vitals.and_then(|own| own.up_since).is_some_and(|at| at < begin - STARTS);
-    let is_calm = view.requests.source() == Source::Audit && within < 1.5 * before;
+    let is_calm = view.requests.source() == Source::Audit && within < CALM_WATCHES * before;
     let is_short = !is_up && !is_calm && case.draft.span.1 <= begin + SHORT_SPAN_US;
     is_short || view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05)
 }

@@ -240,6 +240,12 @@ impl View<'_> {
         (rest[1] >= MIN_WRITES).then(|| part(rest))
     }
 
+    /// The part of the writes of leases that fail: webhooks are not asked about these, so that nodes and leaders live.
+    fn failing_leases(&self) -> Option<f64> {
+        let leases = self.writes(|count| count.errors).get("leases").copied()?;
+        (leases[1] >= MIN_WRITES).then(|| part(leases))
+    }
+
     /// Writes of the resource of which most fail, and of all others: how many fail, and how many there are.
     fn failed_writes(&self) -> Option<[[f64; 2]; 2]> {
         let by_resource = self.writes(|count| count.errors);

@@ -1,6 +1,6 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, Feature, MIN_WRITES, View, ln_times, part};
+use super::{BEFORE, Candidate, Case, Feature, View, ln_times, part};
 use crate::analysis::judge::profile::{Count, Profile, Served};
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::{Deviation, MIN_BAD, Signal};
@@ -132,7 +132,7 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("narrow_errors", drag_of, failed)
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
-        .with("leases_failing", drag_of, case.most(|view| Some(leases_failing(view))).map_or(0.0, |own| own.1))
+        .with("leases_failing", drag_of, case.most(|view| view.failing_leases()).map_or(0.0, |own| own.1))
         .with("one_apiserver", drag_of, one_alone(case))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
@@ -399,12 +399,6 @@ fn slowest(view: &View<'_>) -> Option<Slowest> {
 fn one_alone(case: &Case<'_>) -> f64 {
     let own = case.views.first().and_then(slowest);
     own.map_or(0.0, |own| (own.slower - 2.0 * own.rest.max(0.0)).clamp(0.0, 2.0))
-}
-
-/// The part of the writes of leases that fail: webhooks are not asked about these, so that nodes and leaders live.
-fn leases_failing(view: &View<'_>) -> f64 {
-    let leases = view.writes(|count| count.errors).get("leases").copied().unwrap_or_default();
-    if leases[1] >= MIN_WRITES { part(leases) } else { 0.0 }
 }
 
 /// Memory of an apiserver ran short.
