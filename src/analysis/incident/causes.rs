@@ -204,12 +204,17 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             let nodes = counted(candidate.feature("nodes") as u64, "node");
             format!("the kubelets of {nodes} did not answer, and the nodes were marked NotReady")
         }
-        "too-few-seats" => match candidate.caller.as_ref().map(name) {
-            Some(who) => format!("requests were throttled (429) after {who} changed priority and fairness"),
-            None => {
-                "requests were throttled (429) though load was as before: a priority level has too few seats".to_owned()
+        "too-few-seats" => {
+            let what = match () {
+                () if candidate.feature("throttled_flat") > 0.0 => "requests were throttled (429)",
+                () if candidate.feature("queued_flat") > 0.0 => "requests waited in queues",
+                () => "requests took longer",
+            };
+            match candidate.caller.as_ref().map(name) {
+                Some(who) => format!("{what} after {who} changed priority and fairness"),
+                None => format!("{what} though load was as before: a priority level has too few seats"),
             }
-        },
+        }
         "apiserver-slow" => format!("{} was slow, the others were not", named("one apiserver")),
         "controllers-down" => {
             format!("{} sent no requests: it had stopped, or could not connect", named("a controller"))
@@ -318,6 +323,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         ("nodes-lost", "impact") => "requests suffered too: kubelets may be cut off by the control plane".to_owned(),
         (_, "throttled_flat") => "requests were throttled, though hardly more work was requested".to_owned(),
         (_, "one_caller") => format!("{} of the throttled requests are of one client", percent(value)),
+        (_, "queued_flat") => "requests waited longer in queues, though hardly more work was requested".to_owned(),
         (_, "limits_changed") => "a FlowSchema or PriorityLevelConfiguration was changed".to_owned(),
         (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
         (_, "rest_slower") => format!("requests to the others took {} times as long, too", times(value)),

@@ -16,6 +16,9 @@ const BASELINE_QUANTILE: f64 = 0.3;
 const BASELINE_TIMES: f64 = 1.4;
 /// Loads that go with the day have a baseline that does: this far to both sides, in µs.
 const AROUND: Micros = 3 * 3600 * SECOND;
+/// Noise is this quantile of all distances from the baseline, times what makes a standard deviation of it.
+const NOISE_QUANTILE: f64 = 0.4;
+const NOISE_TIMES: f64 = 1.9;
 /// Relative differences below this are noise, however steady a series is.
 const MIN_NOISE: f64 = 0.12;
 /// An interval speaks for an excursion from so many times the noise on.
@@ -90,9 +93,13 @@ pub fn baseline(counts: &[f64], seconds: &[f64], tile: Micros) -> Baseline {
         }
         rate
     };
-    let rests = (0..len).filter(|at| is_whole[*at]).map(|at| (counts[at].ln_1p() - (rate[at] * full).ln_1p()).abs());
-    // The lower part of all distances: what excursions have is not of the baseline.
-    let noise = quantile(rests.collect(), 0.4).unwrap_or(0.0) * 1.9;
+    let whole = || (0..len).filter(|at| is_whole[*at]);
+    let rests = whole().map(|at| (counts[at].ln_1p() - (rate[at] * full).ln_1p()).abs());
+    // The lower part of all distances: what excursions have is not of the baseline. Where these last for most of the
+    // time, no more than the lower two thirds of what the baseline's own intervals have.
+    let own = whole().filter(|at| rates[*at] <= BASELINE_TIMES * rate[*at]).count() as f64;
+    let part = NOISE_QUANTILE.min(own / whole().count().max(1) as f64 * 2.0 / 3.0);
+    let noise = quantile(rests.collect(), part).unwrap_or(0.0) * NOISE_TIMES;
     Baseline { rate, noise }
 }
 
@@ -104,10 +111,9 @@ pub fn excursions(counts: &[f64], seconds: &[f64], own: &Baseline, tile: Micros)
         (((counts[at] + 1.0) / (expected + 1.0)).ln() / noise).clamp(-MIN_Z, MAX_Z) - MIN_Z
     };
     let scores: Vec<f64> = (0..counts.len()).map(score).collect();
-    let pause = (PAUSE / tile).max(2) as usize;
     maximal(&scores)
         .into_iter()
-        .flat_map(|(tiles, _)| parts(&scores, tiles, pause))
+        .flat_map(|(tiles, _)| parts(&scores, tiles, tile))
         .map(|tiles| (tiles.clone(), scores[tiles].iter().sum::<f64>()))
         .filter(|(_, score)| *score >= if tile < LONG { MIN_SCORE } else { MIN_SCORE_LONG })
         .map(|(tiles, score)| {
@@ -127,9 +133,14 @@ pub fn excursions(counts: &[f64], seconds: &[f64], own: &Baseline, tile: Micros)
 }
 
 /// A subsequence cut where more than so many scores in a row speak against it: a strong one reaches over a pause of
-/// minutes to the next, and these are two.
-fn parts(scores: &[f64], tiles: Range<usize>, pause: usize) -> Vec<Range<usize>> {
-    runs(tiles.filter(|at| scores[*at] > 0.0), pause)
+/// minutes to the next, and these are two. What lies at the begin of the record, where things are set up, ends as soon
+/// as two intervals speak against it.
+fn parts(scores: &[f64], tiles: Range<usize>, tile: Micros) -> Vec<Range<usize>> {
+    let pause = (PAUSE / tile).max(2) as usize;
+    let speaks = |tiles: Range<usize>| tiles.filter(|at| scores[*at] > 0.0);
+    let first = runs(speaks(tiles.clone()), 1).into_iter().next().filter(|first| first.start <= 1);
+    let rest = first.as_ref().map_or(tiles.start, |first| first.end)..tiles.end;
+    first.into_iter().chain(runs(speaks(rest), pause)).collect()
 }
 
 /// Intervals, in ascending order, as runs that pause for at most so many.
@@ -196,6 +207,23 @@ mod tests {
         assert_eq!((long.len(), &long[0].0), (1, &(24..60)));
         let short = found(&with(&|n| if n == 20 || n == 21 { 6.0 } else { 1.0 }, 60));
         assert_eq!((short.len(), &short[0].0), (1, &(20..22)));
+        // Or for two thirds of a time in which loads differ as they do, a quarter of it before.
+        let most = found(&with(&|n| if n >= 20 { 4.0 } else { [0.9, 1.2, 0.95, 1.25][n % 4] }, 60));
+        assert_eq!((most.len(), &most[0].0), (1, &(20..60)));
+        // What is set up at the begin does not hide what follows.
+        let set_up = found(&with(
+            &|n| {
+                if n < 2 {
+                    9.0
+                } else if (5..14).contains(&n) {
+                    3.0
+                } else {
+                    1.0
+                }
+            },
+            60,
+        ));
+        assert_eq!(set_up.iter().map(|own| own.0.clone()).collect::<Vec<_>>(), [0..2, 5..14]);
         let ramp = found(&with(&|n| 1.0 + (n.saturating_sub(40).min(20)) as f64 / 5.0, 70));
         assert!(ramp.len() == 1 && (41..44).contains(&ramp[0].0.start) && ramp[0].0.end == 70, "{ramp:?}");
     }

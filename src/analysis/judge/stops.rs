@@ -33,6 +33,9 @@ const WATCHERS: f64 = 0.25;
 const MIN_WATCHERS: usize = 3;
 /// Where an apiserver is away, others answer so much of what it would have answered at least.
 const TAKEN_OVER: f64 = 1.0 / 3.0;
+/// So long before it is shortly before, in µs, and so many intervals of that show what is usual.
+const SHORTLY_BEFORE: Micros = 120 * SECOND;
+const MIN_BEFORE: usize = 6;
 
 /// All of a series.
 pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
@@ -192,15 +195,26 @@ pub(super) fn one_stops(pages: &RequestSeries, span: Span) -> bool {
 }
 
 /// Whether other apiservers answer what one of them would have answered: a third of it, or more, and more than they
-/// answer in nearly all other intervals.
+/// answer in nearly all other intervals; or in nearly all of the minutes before, since clients may stay with them.
 pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) -> bool {
     let (grid, others) = (log.grid, others(log, instance));
-    let [missing, usual] = [&log.by_instance[instance], &others].map(|counts| log.typical_of(counts));
+    let own = &log.by_instance[instance];
+    let [missing, usual] = [own, &others].map(|counts| log.typical_of(counts));
     // In the intervals at its ends others may have begun to answer, or ended.
     let Some(now) = part_within(log, &others, span, WHOLLY).map(|part| part * usual) else { return false };
-    let is_outside = |at: &usize| grid.start(at + 1) <= span.0 || grid.start(*at) >= span.1;
-    let rates = (0..others.len()).filter(is_outside).map(|at| others[at] / grid.seconds(at).max(0.1));
-    now - usual >= TAKEN_OVER * missing && now > quantile(rates.collect(), NEARLY_ALL).unwrap_or(0.0)
+    let is_more = |rates: Vec<f64>, usual: f64, missing: f64| {
+        now - usual >= TAKEN_OVER * missing && now > quantile(rates, NEARLY_ALL).unwrap_or(0.0)
+    };
+    let rates = |counts: &[f64], is_its: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        (0..counts.len()).filter(|at| is_its(*at)).map(|at| counts[at] / grid.seconds(at).max(0.1)).collect()
+    };
+    let is_outside = |at: usize| grid.start(at + 1) <= span.0 || grid.start(at) >= span.1;
+    let is_before = |at: usize| grid.start(at + 1) <= span.0 && grid.start(at) >= span.0 - SHORTLY_BEFORE;
+    let before = rates(&others, &is_before);
+    let middle = |rates: Vec<f64>| quantile(rates, 0.5).unwrap_or(0.0);
+    let lost = middle(rates(own, &is_before));
+    is_more(rates(&others, &is_outside), usual, missing)
+        || before.len() >= MIN_BEFORE && is_more(before.clone(), middle(before), lost)
 }
 
 /// Whether many more watches than usual start within 30 s of a moment, and not by a few clients only, which may have

@@ -148,6 +148,7 @@ pub const WEIGHTS: &[(&str, &str, f64)] = &[
     ("too-few-seats", "throttled_flat", 3.500),
     ("too-few-seats", "one_caller", -4.000),
     ("too-few-seats", "limits_changed", 4.000),
+    ("too-few-seats", "queued_flat", 1.500),
     ("too-few-seats", "away", -3.000),
     ("memory", "bias", -6.217),
     ("memory", "killed", 8.734),

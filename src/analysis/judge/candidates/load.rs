@@ -4,6 +4,7 @@ use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
 use crate::analysis::judge::profile::{Added, Profile};
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::Signal;
+use crate::analysis::judge::vitals::Vital;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND};
 use std::collections::BTreeMap;
@@ -14,6 +15,10 @@ const CALLERS: usize = 6;
 const WITH: Micros = 20 * SECOND;
 /// A deletion of fewer objects is small.
 const MIN_DELETED_OBJECTS: f64 = 20.0;
+/// Requests that wait for less than this on average wait for nothing, s.
+const NO_WAIT_S: f64 = 0.002;
+/// From this logarithm of how many times its baseline it is a wait is much longer: twice.
+const MUCH_LONGER: f64 = std::f64::consts::LN_2;
 
 /// Callers that ask for more.
 pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<Candidate> {
@@ -136,32 +141,40 @@ pub(super) fn everybody(case: &Case<'_>, grown: Option<Vec<Grown>>) -> Option<Ca
     Some(candidate)
 }
 
-/// Priority and fairness throttles (429) though no more is asked for: a level has too few seats, or none.
+/// Priority and fairness throttles (429), or makes requests wait, though no more is asked for: a level has too few
+/// seats, or none.
 pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first()?;
     let throttled = view.within.tiles.throttled + view.within.tiles.long[1];
-    if case.has(|own| *own == Signal::Throttled) == 0.0 || throttled <= 0.0 {
+    let is_throttled = case.has(|own| *own == Signal::Throttled) > 0.0 && throttled > 0.0;
+    let changed = case.audit().and_then(|view| {
+        let by = [&view.within, &view.before].into_iter().find_map(|own| flow_writer(view, own))?;
+        Some(view.requests.callers()[by as usize].clone())
+    });
+    let queued = case.vital(Vital::QueueWait, NO_WAIT_S, "").map(|own| own.0);
+    if !is_throttled && changed.is_none() && queued.is_none_or(|times| times < MUCH_LONGER) {
         return None;
     }
     let (flat_of, flat) = case.flat();
-    let mut candidate = Candidate::new("too-few-seats").with("throttled_flat", flat_of, flat).with(
-        "away",
-        view.source(),
-        case.has(Signal::is_away),
-    );
+    let mut candidate = Candidate::new("too-few-seats")
+        .with("throttled_flat", flat_of, if is_throttled { flat } else { 0.0 })
+        .with("away", view.source(), case.has(Signal::is_away));
+    if let Some(times) = queued {
+        candidate = candidate.with("queued_flat", Source::Metrics, flat * times.clamp(0.0, 2.0));
+    }
     if view.source() == Source::Audit {
         let mut by_caller: BTreeMap<u32, f64> = BTreeMap::new();
         for (key, own) in &view.within.pairs {
             *by_caller.entry(key.0).or_default() += own.throttled;
         }
         let top = by_caller.values().fold(0.0, |top: f64, own| top.max(*own));
-        let changed = [&view.within, &view.before].into_iter().find_map(|own| flow_writer(view, own));
         candidate = candidate.with("one_caller", Source::Audit, part(top, by_caller.values().sum())).with(
             "limits_changed",
             Source::Audit,
-            f64::from(u8::from(changed.is_some())),
+            // Where more is asked for, limits may be changed for that.
+            if changed.is_some() { flat } else { 0.0 },
         );
-        candidate.caller = changed.map(|caller| view.requests.callers()[caller as usize].clone());
+        candidate.caller = changed;
     }
     Some(candidate)
 }
