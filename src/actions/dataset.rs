@@ -7,7 +7,8 @@ pub use captured::{CapturedFile, CapturedPart};
 
 use super::fresh::{Fresh, folder as private_folder, try_lock};
 use crate::model::dataset::{
-    ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, TableColumn, table_names,
+    ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, SCHEMA_KEY, TableColumn,
+    table_names,
 };
 use crate::model::event_rows::{EventBatch, EventRows, Texts};
 use crate::sources::dataset::{addition_number, around, description, is_held};
@@ -167,7 +168,7 @@ impl OpenFile {
         private_folder(folder)?;
         let fresh = Fresh::create(&folder.join(name))?;
         let file = File::options().write(true).open(fresh.path())?;
-        let about = vec![("plimsoll.schema".to_owned(), SCHEMA.to_owned())];
+        let about = vec![(SCHEMA_KEY.to_owned(), SCHEMA.to_owned())];
         let parquet = ParquetWriter::new(BufWriter::new(file))
             .with_compression(ParquetCompression::Zstd(None))
             .with_key_value_metadata(Some(KeyValueMetadata::from_static(about)))

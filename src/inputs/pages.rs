@@ -9,7 +9,8 @@ use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
 use crate::model::time::Micros;
 use crate::model::units::counted;
-use crate::sources::pages::{self, Clock, PageFolder, PageWorker, PagesRead};
+use crate::sources::open::Packing;
+use crate::sources::pages::{self, Clock, PageFile, PageFolder, PageWorker, PagesRead};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -99,8 +100,13 @@ type Key = Vec<(Name, String, Vec<Page>)>;
 type Name = (String, PathBuf);
 
 fn name(folder: &PageFolder) -> Name {
-    let place = folder.pages.first().and_then(|page| Path::new(&page.source.path).parent()).unwrap_or(Path::new(""));
-    (folder.cluster.clone(), place.to_owned())
+    let place = |page: &PageFile| {
+        let path = Path::new(&page.source.path);
+        // Files of a dataset lie together, each of which holds the pages of one process.
+        let is_of_dataset = page.source.packing == Packing::Dataset;
+        (if is_of_dataset { path } else { path.parent().unwrap_or(Path::new("")) }).to_owned()
+    };
+    (folder.cluster.clone(), folder.pages.first().map(place).unwrap_or_default())
 }
 
 fn key(folders: &[PageFolder]) -> Key {

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// The schema of events, in the metadata of each file and in the dataset's own description.
 pub const SCHEMA: &str = "plimsoll.dataset/v1";
 
+/// Under which name each file has it.
+pub const SCHEMA_KEY: &str = "plimsoll.schema";
+
 /// The folder of what is no data; its name begins so that engines pass over it.
 pub const ABOUT: &str = "_plimsoll";
 
@@ -63,7 +66,7 @@ const fn column(name: &'static str, kind: Kind, meaning: &'static str) -> TableC
 }
 
 /// The columns of audit events, in the order of [`EventRows`](super::event_rows::EventRows); what is absent is null.
-pub const EVENTS: [TableColumn; 46] = [
+pub const EVENTS: [TableColumn; 48] = [
     column("event_time", Kind::Time, "`stageTimestamp`; files are sorted by it"),
     column("received", Kind::Time, "`requestReceivedTimestamp`"),
     column("latency_us", Kind::Number, "from arrival to answer, of terminal events that are not long-running; µs"),
@@ -109,11 +112,13 @@ pub const EVENTS: [TableColumn; 46] = [
     column("decision", Kind::Text, "annotation `authorization.k8s.io/decision`"),
     column("removed_release", Kind::Text, "the release that no longer serves a deprecated API"),
     column("message", Kind::Text, "`responseStatus.message`"),
+    column("request_object", Kind::Text, "what `collect` keeps of the `requestObject`: what kind of change it was"),
+    column("response_object", Kind::Text, "what it keeps of the `responseObject`"),
     column("groups", Kind::Texts, "`user.groups`"),
 ];
 
 /// How many columns there are of each kind: times, numbers, truths, texts.
-pub const COUNTS: [usize; 4] = [2, 10, 4, 29];
+pub const COUNTS: [usize; 4] = [2, 10, 4, 31];
 
 /// A table of captures: rows of what was taken at one moment, in partitions by cluster and date.
 #[derive(Debug, PartialEq, Eq)]
@@ -243,6 +248,38 @@ pub struct DatasetLog {
     pub skipped: u64,
     /// The latest `at` so far, in µs since 1970.
     pub latest: Micros,
+}
+
+/// What a file of events or samples shows of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// When the first event or page was, and the last.
+    pub first: Micros,
+    pub last: Micros,
+    /// The process of the first.
+    pub instance: String,
+    /// Of samples, the pages that they were.
+    pub pages: Vec<PageRows>,
+}
+
+/// Rows of a file that were one metrics page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageRows {
+    /// When it was taken.
+    pub at: Micros,
+    /// Whose it is.
+    pub instance: String,
+    /// The first row.
+    pub from: usize,
+    /// How many.
+    pub rows: usize,
+}
+
+/// What a file is called by: its log or first capture, and the byte from which on it holds the log's lines; `None`
+/// where it is called otherwise.
+pub fn log_and_byte(name: &str) -> Option<(&str, u64)> {
+    let (of, from) = name.strip_prefix("part-")?.strip_suffix(".parquet")?.rsplit_once('-')?;
+    Some((of, from.parse().ok()?))
 }
 
 /// An hour of a cluster: one folder.

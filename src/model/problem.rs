@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Kinds of problems.
@@ -104,6 +105,11 @@ impl From<serde_json::Error> for Problem {
     fn from(error: serde_json::Error) -> Self {
         Self::malformed(error.to_string())
     }
+}
+
+/// Keeps a decoder's panic from ending the program: its input was not checked if the index is missing.
+pub fn guarded<T>(decode: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(Problem::malformed("it can't be decoded")))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) struct Belonging {
     pub cluster: String,
     /// The folder that it lies in.
     pub folder: PathBuf,
-    /// That of all of its stream, above the folders of its partitions.
+    /// That of all of its stream, above the folders of its partitions; below it what these call its instance.
     pub whole: PathBuf,
     /// The family (name without what rotation adds) of its stream.
     pub family: String,
@@ -99,8 +99,10 @@ impl Belonging {
         let bundle = bundle_around(&folder);
         let cluster = bundle.as_ref().map(|bundle| bundle.cluster.clone()).filter(|name| !name.is_empty());
         let cluster = cluster.or_else(|| value_of(&folder, "cluster")).unwrap_or_default();
-        let instance = value_of(&folder, "instance").unwrap_or(instance);
-        let whole = whole.to_owned();
+        let named = value_of(&folder, "instance");
+        // Logs of several that are called alike are several, whatever partitions lie around or below.
+        let whole = named.as_ref().map_or(whole.to_owned(), |name| whole.join(format!("instance={name}")));
+        let instance = named.unwrap_or(instance);
         Self { bundle, cluster, folder, whole, family: String::new(), instance }
     }
 }
@@ -175,7 +177,12 @@ mod tests {
         // As Firehose writes them, and as Hive reads them.
         assert_eq!(belongs("/exports/2026/11/20/09/a.gz"), is("", "/exports", ""));
         assert_eq!(belongs("/exports/cp-1/2026-11-20/a.gz"), is("", "/exports/cp-1", "cp-1"));
-        assert_eq!(belongs("/exports/cluster=eu%2F1/instance=cp-2/date=2026-11-20/a"), is("eu/1", "/exports", "cp-2"));
+        assert_eq!(
+            belongs("/exports/cluster=eu%2F1/instance=cp-2/date=2026-11-20/a"),
+            is("eu/1", "/exports/instance=cp-2", "cp-2")
+        );
+        let (one, other) = ("/exports/date=2026-11-20/instance=a/x", "/exports/date=2026-11-21/instance=a/x");
+        assert_eq!(belongs(one), belongs(other));
         assert_eq!(
             belongs("/exports/cluster=__HIVE_DEFAULT_PARTITION__/cp-2/a"),
             is("", "/exports/cluster=__HIVE_DEFAULT_PARTITION__/cp-2", "cp-2")

@@ -1,6 +1,16 @@
 //! Datasets (docs/dataset.md): what one says of itself, and the files that are part of it.
 
-use crate::model::dataset::{ABOUT, AUDIT, DESCRIPTION, Description, SCHEMA, table_names};
+#[cfg(feature = "history")]
+mod lines;
+#[cfg(feature = "history")]
+mod pages;
+#[cfg(feature = "history")]
+mod parquet;
+
+#[cfg(feature = "history")]
+pub(super) use {lines::lines, pages::page, parquet::part};
+
+use crate::model::dataset::{ABOUT, AUDIT, DESCRIPTION, Description, SCHEMA, log_and_byte, table_names};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -51,8 +61,7 @@ fn parsed(name: &str, text: &[u8]) -> io::Result<Description> {
 
 /// Whether a dataset holds the file of this name in a table; `None` where the file is somebody else's.
 pub fn is_held(all: &Description, table: &str, name: &str) -> Option<bool> {
-    let (of, from) = name.strip_prefix("part-")?.strip_suffix(".parquet")?.rsplit_once('-')?;
-    let from: u64 = from.parse().ok()?;
+    let (of, from) = log_and_byte(name)?;
     Some(match table {
         AUDIT => all.logs.get(of).is_some_and(|log| from < log.to),
         _ => all.captures.get(table).is_some_and(|files| files.contains_key(of)),
@@ -77,6 +86,11 @@ pub fn around(path: &Path) -> Option<PathBuf> {
     };
     let tables = full.ancestors().filter(|folder| is_table(folder));
     tables.filter_map(Path::parent).find(|folder| folder.join(ABOUT).is_dir()).map(Path::to_owned)
+}
+
+/// What the dataset around a file says of itself; `None` where there is none, or where it can't be read.
+pub fn about(file: &Path) -> Option<Description> {
+    Some(description(&around(file)?).ok()?.0)
 }
 
 /// The Parquet files of a table that are part of a dataset, in the order of their paths. Where it says nothing of
@@ -112,3 +126,26 @@ pub fn files(folder: &Path, table: &str) -> io::Result<Vec<PathBuf>> {
         false => Ok(files),
     }
 }
+
+/// Where Parquet can't be read, no file is one of a dataset.
+#[cfg(not(feature = "history"))]
+mod none {
+    use crate::model::dataset::{PageRows, Part};
+    use std::io::{self, Read};
+    use std::path::Path;
+
+    pub(in crate::sources) fn part(_: &Path) -> io::Result<Option<Part>> {
+        Ok(None)
+    }
+
+    pub(in crate::sources) fn lines(_: &Path, _: &str) -> io::Result<Box<dyn Read + Send>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(in crate::sources) fn page(_: &Path, _: &PageRows) -> io::Result<Box<dyn Read + Send>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(not(feature = "history"))]
+pub(super) use none::{lines, page, part};

@@ -2,6 +2,8 @@
 //! (docs/engine.md): SQL puts the lines of each hour together, a copy of the program rolls them up, and the files of
 //! the roll-ups come back as rows.
 
+mod dataset;
+
 use crate::model::problem::{Problem, ProblemKind};
 use crate::sources::watcher::Watcher;
 use base64::Engine as _;
@@ -74,12 +76,9 @@ pub fn roll_up(
     let link = engine.home.join(&name);
     linked(engine.program, &link).map_err(|error| Problem::io(&link, &error))?;
     session.add_artifact(&link.to_string_lossy()).map_err(here)?;
-    let views: Vec<String> = (0..roots.len()).map(|number| format!("plimsoll_lines_{number}")).collect();
-    for (view, root) in views.iter().zip(roots) {
-        let lines = session.read().format("text").option("lineSep", "\n").option("recursiveFileLookup", "true");
-        lines.load(Some(root)).create_or_replace_temp_view(view).map_err(|error| problem(&error).at(root))?;
-    }
-    let query = query(&views, &name, roots);
+    let select = |(number, root): (usize, &String)| select(&session, root, &format!("plimsoll_lines_{number}"));
+    let selects = roots.iter().enumerate().map(select).collect::<Result<Vec<_>, _>>()?;
+    let query = query(&selects, &name, roots);
     let bytes = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&bytes);
     session.register_progress_handler(move |progress| {
@@ -109,6 +108,22 @@ pub fn roll_up(
     let result = result.and(read);
     drop(session.stop());
     result
+}
+
+/// Makes a view of what a source holds, and selects the lines in it: of raw logs, or those that a dataset's rows were.
+fn select(session: &SparkSession, root: &str, view: &str) -> Result<String, Problem> {
+    let here = |error: SparkError| problem(&error).at(root);
+    if let Some(held) = dataset::held(session, root).map_err(here)? {
+        dataset::view(session, root, view).map_err(here)?;
+        return Ok(dataset::select(view, &held));
+    }
+    let lines = session.read().format("text").option("lineSep", "\n").option("recursiveFileLookup", "true");
+    lines.load(Some(root)).create_or_replace_temp_view(view).map_err(here)?;
+    Ok(format!(
+        "select coalesce(regexp_extract(substr(value, instr(value, 'stageTimestamp'), 64), \
+         '([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}})', 1), '') part, input_file_name() file, \
+         input_file_block_start() block, monotonically_increasing_id() place, value line from {view}"
+    ))
 }
 
 /// Reads all rows of a query.
@@ -155,17 +170,7 @@ fn row(text: &str) -> Result<Row, Problem> {
 /// The SQL: lines of one hour, of all files, go to one worker, in the order in which they stand in their file. By which
 /// column separator rows go to programs is a matter of the server; so a row is one text. Who fails reads all rows
 /// nevertheless: else Spark reports that it could not write them, and not why.
-fn query(views: &[String], program: &str, roots: &[String]) -> String {
-    let lines: Vec<String> = views
-        .iter()
-        .map(|view| {
-            format!(
-                "select coalesce(regexp_extract(substr(value, instr(value, 'stageTimestamp'), 64), \
-                 '([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}})', 1), '') part, input_file_name() file, \
-                 input_file_block_start() block, monotonically_increasing_id() place, value line from {view}"
-            )
-        })
-        .collect();
+fn query(selects: &[String], program: &str, roots: &[String]) -> String {
     let roots = BASE64_STANDARD.encode(serde_json::to_vec(roots).unwrap_or_default());
     let command = format!(
         "if [ -n \"$SPARK_LOCAL_DIRS\" ]; then export TMPDIR=\"${{SPARK_LOCAL_DIRS%%,*}}\"; fi; \
@@ -175,7 +180,7 @@ fn query(views: &[String], program: &str, roots: &[String]) -> String {
     format!(
         "select transform(concat(part, char(9), file, char(9), line)) using '{command}' as (row string) from \
          (select * from ({}) distribute by part sort by part, file, block, place)",
-        lines.join(" union all ")
+        selects.join(" union all ")
     )
 }
 
@@ -334,7 +339,7 @@ mod tests {
     #[test]
     fn no_source_leaves_its_place_in_the_sql() {
         let hostile = ["s3a://b/'; drop table x; --".to_owned(), "file:///$(reboot)/`id`".to_owned()];
-        let text = query(&["v".to_owned()], "plimsoll-1", &hostile);
+        let text = query(&["select 1".to_owned()], "plimsoll-1", &hostile);
         assert!(!text.contains("drop table") && !text.contains("reboot") && !text.contains('`'), "{text}");
     }
 }

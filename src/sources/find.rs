@@ -4,10 +4,12 @@
 use super::arguments::expand_for;
 use super::belonging::{Belonging, Bundles, PLAIN_FOLDERS};
 use super::content::Content;
+use super::dataset::{about, is_held};
 use super::found::{Discovery, LogStream, remembered};
 use super::open::{FileId, Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
 use super::wanted::Wanted;
+use crate::model::dataset::{AUDIT, Description, METRICS};
 use crate::model::event::Stream;
 use crate::model::stray::{Days, KeptDays};
 use crate::model::time::Micros;
@@ -47,6 +49,7 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     // Files that are no pages, in folders that may have some.
     let mut odd: Vec<(PathBuf, bool, SourceError)> = Vec::new();
     let mut rolled: Vec<Source> = Vec::new();
+    let mut datasets = Datasets::default();
     let mut bundles = Bundles::default();
     let mut named: Vec<Named<'_>> = Vec::new();
     let mut files: Vec<(usize, Place)> = Vec::new();
@@ -108,6 +111,9 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
             }
             continue;
         }
+        if datasets.is_left(&source) {
+            continue;
+        }
         let is_log = !matches!(content, Content::Database | Content::Metrics | Content::Dump);
         (*used, *logs) = (*used + 1, *logs + usize::from(is_log));
         taken.extend(id.map(|id| (id, (1, usize::from(is_log)))));
@@ -116,6 +122,15 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         found.bundle = found.bundle.take().or(bundle);
         if content == Content::Rollup {
             rolled.push(source);
+        } else if let Some(part) = &source.part {
+            if part.pages.is_empty() {
+                datasets.logs.entry((cluster, part.instance.clone())).or_default().push(source);
+            } else {
+                for page in source.pages() {
+                    let instance = page.part.as_ref().map(|part| part.instance.clone()).unwrap_or_default();
+                    datasets.pages.entry((cluster.clone(), instance)).or_default().push(page);
+                }
+            }
         } else if content == Content::Database {
             found.databases.push(source);
         } else if matches!(content, Content::Metrics | Content::Dump) {
@@ -165,12 +180,53 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         });
     }
     name_logs(&mut found.streams, &paged);
+    found.streams.extend(datasets.streams());
     join_copies(&mut found.streams);
     super::rolled::add(&mut found, &rolled);
     found.pages = in_order(folders);
+    found.pages.extend(datasets.folders());
     set_stray_aside(&mut found);
     found.dumps = in_order(dumps);
     found
+}
+
+/// Files of datasets, by cluster and process: their rows say whose they are.
+#[derive(Default)]
+struct Datasets {
+    logs: BTreeMap<(String, String), Vec<Source>>,
+    pages: BTreeMap<(String, String), Vec<Source>>,
+    /// By folder what the dataset around it says of itself, where it does.
+    about: HashMap<PathBuf, Option<Description>>,
+}
+
+impl Datasets {
+    /// Whether a build that was killed left this file behind.
+    fn is_left(&mut self, source: &Source) -> bool {
+        let (Some(part), Place::File(path)) = (&source.part, &source.place) else { return false };
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let about = self.about.entry(folder).or_insert_with(|| about(path));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let table = if part.pages.is_empty() { AUDIT } else { METRICS.name };
+        about.as_ref().and_then(|about| is_held(about, table, &name)) == Some(false)
+    }
+
+    /// A log of each apiserver.
+    fn streams(&mut self) -> impl Iterator<Item = LogStream> {
+        std::mem::take(&mut self.logs).into_iter().map(|((cluster, instance), mut files)| {
+            files.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
+            let stream = Stream { id: 0, cluster, instance };
+            LogStream { stream, files, kept: KeptDays::default(), has_copies: false, rolled: None }
+        })
+    }
+
+    /// The pages of each process.
+    fn folders(self) -> impl Iterator<Item = PageFolder> {
+        self.pages.into_iter().map(|((cluster, instance), pages)| {
+            let mut pages: Vec<PageFile> = pages.into_iter().map(|source| PageFile::new(source, 0)).collect();
+            pages.sort_by_key(|page| page.at);
+            PageFolder { cluster, instance, pages }
+        })
+    }
 }
 
 /// (cluster, folder, family) → files, and the instances that their folders name: what belongs to one stream.
@@ -373,6 +429,24 @@ mod tests {
         // Of what is not wanted, a link makes nothing that is.
         let pages = find(std::slice::from_ref(&folder), Wanted::Pages, 0);
         assert!(matches!(pages.errors.as_slice(), [SourceError::NothingHere { .. }]), "{:?}", pages.errors);
+    }
+
+    #[test]
+    fn partitions_by_instance_are_logs_of_their_own() {
+        let home = tempfile::tempdir().unwrap();
+        let event = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a","stage":"ResponseComplete","requestURI":"/api","verb":"get","user":{},"stageTimestamp":"2026-11-20T09:00:00.000000Z"}"#;
+        for (place, name) in ["instance=a/date=2026-11-20", "date=2026-11-20/instance=b", "instance=a/date=2026-11-21"]
+            .into_iter()
+            .enumerate()
+        {
+            let folder = home.path().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            let event = event.replace(r#""auditID":"a""#, &format!(r#""auditID":"{place}""#));
+            std::fs::write(folder.join("audit.log"), event + "\n").unwrap();
+        }
+        let found = audit_logs(&[home.path().display().to_string()]).streams.into_iter();
+        let found: Vec<_> = found.map(|own| (own.stream.instance, own.files.len())).collect();
+        assert_eq!(found, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
     }
 
     #[test]

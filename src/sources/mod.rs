@@ -21,7 +21,6 @@ pub mod cache;
 pub mod cgroup;
 pub mod clock;
 pub mod content;
-#[cfg(feature = "history")]
 pub mod dataset;
 #[cfg(feature = "engine")]
 pub mod engine;

@@ -1,12 +1,13 @@
 //! One input: where its bytes are, how they are packed, and what they are, recognised by how they begin.
 
 use super::content::{Content, look};
+use crate::model::dataset::{PageRows, Part};
 use crate::model::input::LossKind;
 use crate::model::problem::Problem;
 use crate::model::time::Micros;
 use crate::sources::split::Splitter;
 use crate::sources::wanted::Wanted;
-use crate::sources::{archive_names, audit};
+use crate::sources::{archive_names, audit, dataset};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -158,6 +159,8 @@ pub enum Packing {
     Gzip,
     /// Zstandard, possibly several frames.
     Zstd,
+    /// As columns of a dataset (docs/dataset.md), to be read in order.
+    Dataset,
 }
 
 /// Where the bytes come from.
@@ -190,6 +193,8 @@ pub struct Source {
     pub(super) ids: Vec<u64>,
     /// Whether its first event stands in the wrapper of a log service.
     pub(super) is_wrapped: bool,
+    /// Of a dataset's file, what it shows of its events or pages.
+    pub(super) part: Option<Part>,
     /// What was read to recognise an input that can be read only once.
     head: Vec<u8>,
     rest: Option<Box<dyn ReadSend>>,
@@ -287,6 +292,23 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
     let mut head = Vec::new();
     raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
     let (packing, plain) = begin(&head);
+    let part = if head.starts_with(PARQUET) { part_of(place, &path)? } else { None };
+    if let Some(own) = part {
+        let size = if let Place::File(path) = place { std::fs::metadata(path).map_err(io)?.len() } else { 0 };
+        return Ok(Source {
+            path,
+            place: place.clone(),
+            size,
+            packing: Packing::Dataset,
+            content: if own.pages.is_empty() { Content::AuditLines } else { Content::Metrics },
+            first: Some(own.first),
+            ids: Vec::new(),
+            is_wrapped: false,
+            part: Some(own),
+            head: Vec::new(),
+            rest: None,
+        });
+    }
     let (content, first) = look(&plain);
     let (ids, is_wrapped) = if content.is_log() { audit::begin(&plain) } else { (Vec::new(), false) };
     let (size, keep) = match place {
@@ -302,9 +324,20 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         first,
         ids,
         is_wrapped,
+        part: None,
         head: if keep { head } else { Vec::new() },
         rest: keep.then_some(raw),
     })
+}
+
+/// How Parquet begins.
+const PARQUET: &[u8] = b"PAR1";
+
+/// What a file of a dataset shows of its events or pages; `None` where it is none.
+fn part_of(place: &Place, shown: &str) -> Result<Option<Part>, SourceError> {
+    let Place::File(path) = place else { return Ok(None) };
+    let unreadable = |error| SourceError::Io { path: shown.to_owned(), error };
+    dataset::part(path).map_err(unreadable)
 }
 
 /// How a file that begins so is packed, and the beginning of what it holds.
@@ -363,6 +396,7 @@ pub fn unpack<'r>(packing: Packing, reader: impl Read + Send + 'r) -> io::Result
         Packing::None => Box::new(reader),
         Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(128 << 10, reader))),
         Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(reader)?),
+        Packing::Dataset => return Err(io::Error::other("a file of a dataset is read as a whole")),
     })
 }
 
@@ -381,6 +415,7 @@ impl Source {
             first: None,
             ids: Vec::new(),
             is_wrapped: false,
+            part: None,
             head: bytes,
             rest,
         }
@@ -394,7 +429,7 @@ impl Source {
         let place = if let Place::File(path) = &self.place { Place::Once(path.clone()) } else { self.place.clone() };
         let Self { path, ids, .. } = self;
         let (path, ids) = (path.clone(), ids.clone());
-        Ok(Self { path, place, ids, packing: Packing::None, head, rest: Some(reader), ..*self })
+        Ok(Self { path, place, ids, packing: Packing::None, part: None, head, rest: Some(reader), ..*self })
     }
 
     /// Whether something of what can be read once is left.
@@ -405,15 +440,18 @@ impl Source {
 
     /// The same once more, to be read from its start; `None` if it can be read only once.
     pub fn again(&self) -> Option<Self> {
-        let Self { path, place, ids, .. } = self;
-        let (path, place, ids) = (path.clone(), place.clone(), ids.clone());
-        let again = Self { path, place, ids, head: Vec::new(), rest: None, ..*self };
+        let Self { path, place, ids, part, .. } = self;
+        let (path, place, ids, part) = (path.clone(), place.clone(), ids.clone(), part.clone());
+        let again = Self { path, place, ids, part, head: Vec::new(), rest: None, ..*self };
         matches!(self.place, Place::File(_)).then_some(again)
     }
 
     /// Times of the events in so many lines, at most, at its start, as far as that can be looked at without taking
     /// anything from it.
     pub fn head_times(&self, lines: usize) -> Vec<Micros> {
+        if let Some(part) = &self.part {
+            return vec![part.first];
+        }
         let head = match &self.place {
             Place::File(path) => {
                 let mut head = Vec::new();
@@ -432,8 +470,11 @@ impl Source {
         audit::times_in(plain.split(|&byte| byte == b'\n').take(lines))
     }
 
-    /// Times of the events in the last `lines` lines; empty where the source is not a seekable file.
+    /// Times of the events in the last `lines` lines; empty where its end can't be looked at.
     pub fn tail_times(&self, lines: usize) -> Vec<Micros> {
+        if let Some(part) = &self.part {
+            return vec![part.last];
+        }
         let Place::File(path) = &self.place else { return Vec::new() };
         if !self.is_seekable() {
             return Vec::new();
@@ -458,10 +499,34 @@ impl Source {
         matches!(self.place, Place::File(_)) && self.packing == Packing::None && self.content != Content::AuditDocument
     }
 
+    /// The pages in a dataset's file of samples, each as a source.
+    pub(super) fn pages(&self) -> Vec<Self> {
+        let Some(mut file) = self.again() else { return Vec::new() };
+        file.part = None;
+        let of = |page: &PageRows| {
+            let (at, instance) = (page.at, page.instance.clone());
+            let part = Part { first: at, last: at, instance, pages: vec![page.clone()] };
+            Some(Self { part: Some(part), first: Some(at), ..file.again()? })
+        };
+        self.part.iter().flat_map(|part| &part.pages).filter_map(of).collect()
+    }
+
+    /// Whether its end can be looked at.
+    pub(super) fn shows_its_end(&self) -> bool {
+        self.is_seekable() || self.part.is_some()
+    }
+
     /// Its bytes, unpacked; of a JSON document, its values a line each. Inputs that can be read only
     /// once give their bytes to the first who asks.
     pub fn reader(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
         let io = |error| SourceError::Io { path: self.path.clone(), error };
+        if let (Some(part), Place::File(path)) = (&self.part, &self.place) {
+            let reader = match part.pages.first() {
+                Some(page) => dataset::page(path, page),
+                None => dataset::lines(path, &part.instance),
+            };
+            return reader.map_err(io);
+        }
         let raw: Box<dyn Read + Send> = match self.rest.take() {
             Some(rest) => Box::new(Cursor::new(std::mem::take(&mut self.head)).chain(rest)),
             None => Box::new(open_raw(&self.place, &self.path)?),

@@ -47,6 +47,9 @@ pub struct PageFile {
 impl PageFile {
     /// A page that was found; what has no time of its own is taken `now`.
     pub fn new(source: Source, now: Micros) -> Self {
+        if let Some(part) = &source.part {
+            return Self { at: part.first, clock: Clock::Name, source };
+        }
         let (at, clock) = match &source.place {
             Place::File(path) => {
                 let name = path.file_name().and_then(|name| time_in(&name.to_string_lossy()));

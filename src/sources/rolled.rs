@@ -2,7 +2,7 @@
 //! made it. Files are read a row group at a time; where the manifest has their checksums, these are compared first.
 
 use crate::model::event::Stream;
-use crate::model::problem::{Problem, ProblemKind};
+use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::rollup::{
     Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, StoredTable, TABLES, TILES, TableSpec, kind,
 };
@@ -11,7 +11,6 @@ use crate::model::time::{Micros, SECOND};
 use crate::sources::archive_names::shown;
 use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::{Place, Source, SourceError};
-use crate::sources::store::guarded;
 use polars::io::SerReader;
 use polars::prelude::{Column, DataFrame, DataType, ParquetReader, StringChunked};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,7 @@
 
 mod checked;
 
-use super::store::guarded;
-use crate::model::problem::{Problem, ProblemKind};
+use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::report::Value;
 use crate::model::time::{Micros, SECOND, format};
 use checked::checked;

@@ -1,6 +1,6 @@
 //! Roll-ups by a real Apache Spark: a Spark Connect server with two workers, started by the test.
 
-use crate::support::{Ran, feed, folder, hermetic, plimsoll, root, sample_bytes, write};
+use crate::support::{Ran, feed, folder, hermetic, plimsoll, root, sample, sample_bytes, write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
@@ -193,6 +193,39 @@ fn roll_ups_are_those_of_the_logs() {
         }
     }
     is_equal(&spark, &fleet);
+}
+
+/// Datasets are rolled up there as they are here, which is as their logs are (tests/it/dataset.rs).
+#[test]
+fn datasets_are_read_as_their_logs_were() {
+    let spark = Spark::start(None);
+    let home = folder();
+    let build = |name: &str, sources: &[&str]| {
+        let to = home.path().join(name);
+        let ran = plimsoll(&[&["dataset", "build"], sources, &["--to", to.to_str().unwrap()]].concat());
+        assert!(matches!(ran.code, Some(0 | 3)), "{}", ran.stderr);
+        to
+    };
+    for name in ["list-storm", "controllers", "levels"] {
+        is_equal(&spark, &build(name, &[&sample(name)]));
+    }
+    let raw = hours(home.path(), 3);
+    let several = build("several", &[raw.to_str().unwrap()]);
+    is_equal(&spark, &several);
+    // Ten clusters, one of which is called so that it is no folder's name.
+    let log = sample_bytes("controllers/audit/apiserver-0/audit.log.zst");
+    for cluster in 0..10 {
+        let own = format!("fleet/{cluster}");
+        write(home.path(), &format!("{own}/audit/cp-1/audit.log"), &log);
+        let name = if cluster == 3 { "../a b=%2F".to_owned() } else { format!("c-{cluster}") };
+        write(home.path(), &format!("{own}/bundle.yaml"), format!("cluster: \"{name}\"\n"));
+    }
+    is_equal(&spark, &build("clusters", &[home.path().join("fleet").to_str().unwrap()]));
+    // What a killed build left behind is no part of it.
+    let file = Command::new("find").arg(several.join("audit")).args(["-name", "*.parquet"]).output().unwrap().stdout;
+    let file = String::from_utf8(file).unwrap().lines().next().unwrap().to_owned();
+    fs::copy(&file, file.rsplit_once('-').unwrap().0.to_owned() + "-99999999999.parquet").unwrap();
+    is_equal(&spark, &several);
 }
 
 #[test]

@@ -143,8 +143,36 @@ def row(line, event, cluster, instance, seq, late):
     }
 
 
+# What a body may show of itself: what kind of object and change it was (docs/commands/collect.md).
+SHOWN = {"kind", "apiVersion", "dryRun", "gracePeriodSeconds", "code", "status", "metadata", "name", "resourceVersion", "finalizers",
+         "$deleteFromPrimitiveList/finalizers", "annotations", "spec", "replicas", "unschedulable", "template", "holderIdentity",
+         "renewTime", "leaseDurationSeconds", "rules", "subjects", "roleRef", "op", "path", "from", "value"}
+
+
+def is_part(kept, body, at=""):
+    """Whether all that is kept stands in the body, and is of what may be shown."""
+    if isinstance(kept, dict) and isinstance(body, dict):
+        is_open = at in ("annotations", "rules", "subjects", "roleRef", "value")
+        return all((is_open or key in SHOWN) and key in body and is_part(own, body[key], key) for key, own in kept.items())
+    if isinstance(kept, list) and isinstance(body, list):
+        return len(kept) == len(body) and all(is_part(own, other, at) for own, other in zip(kept, body))
+    return kept == body
+
+
+def check_bodies(read, bodies):
+    columns = "audit_id, stage, epoch_us(event_time), instance, request_object, response_object"
+    rows = duckdb.sql(f"select {columns} from {read} where request_object is not null or response_object is not null").fetchall()
+    for audit_id, stage, at, instance, *kept in rows:
+        candidates = bodies[(audit_id, stage, at, instance or "")]
+        fits = lambda own: all(text is None or is_part(json.loads(text), body) for text, body in zip(kept, own))
+        if not any(map(fits, candidates)):
+            print(f"kept of {audit_id}: {kept}, and the bodies are {candidates}", file=sys.stderr)
+            sys.exit(1)
+    return len(rows)
+
+
 def main():
-    dataset, expected = sys.argv[1], []
+    dataset, expected, bodies = sys.argv[1], [], collections.defaultdict(list)
     for argument in sys.argv[2:]:
         path, _, names = argument.partition("=")
         cluster, instance = names.split(",")
@@ -153,6 +181,8 @@ def main():
             event = json.loads(line)
             at = micros(event["stageTimestamp"])
             expected.append(row(line, event, cluster, instance, seq, latest is not None and at < latest - 5_000_000))
+            if "requestObject" in event or "responseObject" in event:
+                bodies[(event["auditID"], event["stage"], at, instance)].append((event.get("requestObject"), event.get("responseObject")))
             latest = at if latest is None else max(at, latest)
     names = list(expected[0])
     read = f"read_parquet('{dataset}/audit/**/*.parquet', hive_partitioning=1, hive_types={{'date': VARCHAR, 'hour': VARCHAR, 'cluster': VARCHAR}})"
@@ -166,7 +196,9 @@ def main():
             print({name: (own, other) for name, own, other in zip(names, wrong, right) if own != other}, file=sys.stderr)
         print(f"{sum((found - wanted).values())} rows too many, {sum((wanted - found).values())} missing", file=sys.stderr)
         sys.exit(1)
-    print(json.dumps({"events": len(expected), "columns": len(names)}))
+    # The two columns of bodies are looked at by themselves.
+    kept = check_bodies(read, bodies)
+    print(json.dumps({"events": len(expected), "columns": len(names) + 2, "bodies": kept}))
 
 
 if __name__ == "__main__":

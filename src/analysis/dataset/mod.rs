@@ -2,4 +2,4 @@
 
 mod rows;
 
-pub use rows::RowReader;
+pub use rows::{Keep, RowReader};

@@ -11,14 +11,23 @@ use crate::model::uri::{ReadShape, api_version};
 use crate::model::walk::{member, strings};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// What is kept of the bodies of an event's request and response, as JSON; empty where that is nothing.
+pub type Keep = fn(&Event<'_>) -> [String; 2];
+
 /// Makes rows of events, on one thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RowReader {
     batch: EventBatch,
     routes: Routes,
+    keep: Keep,
 }
 
 impl RowReader {
+    /// One that keeps this of bodies.
+    pub fn new(keep: Keep) -> Self {
+        Self { batch: EventBatch::default(), routes: Routes::default(), keep }
+    }
+
     /// Takes an event; `log` is its log's name in the dataset.
     pub fn event(&mut self, event: &Timed<'_, '_>, log: &str) {
         let hour = event.at.div_euclid(3_600 * SECOND);
@@ -29,7 +38,8 @@ impl RowReader {
         let seq = i64::try_from(batch.events).ok();
         batch.events += 1;
         batch.latest = batch.latest.max(Some(event.at));
-        add(rows, event, log, seq, &mut self.routes);
+        let kept = (self.keep)(event.event);
+        add(rows, event, (log, seq), &kept, &mut self.routes);
     }
 
     /// Ends a block.
@@ -38,7 +48,13 @@ impl RowReader {
     }
 }
 
-fn add(rows: &mut EventRows, event: &Timed<'_, '_>, log: &str, seq: Option<i64>, routes: &mut Routes) {
+fn add(
+    rows: &mut EventRows,
+    event: &Timed<'_, '_>,
+    (log, seq): (&str, Option<i64>),
+    [request, response]: &[String; 2],
+    routes: &mut Routes,
+) {
     let e = event.event;
     let (is_terminal, is_long) = (event.stage.is_terminal(), e.is_long_running());
     let elapsed = event.elapsed().filter(|_| is_terminal).and_then(|micros| i64::try_from(micros).ok());
@@ -112,6 +128,8 @@ fn add(rows: &mut EventRows, event: &Timed<'_, '_>, log: &str, seq: Option<i64>,
         &decision.map(|text| text.decode()).unwrap_or_default(),
         &removed.unwrap_or_default(),
         &e.message.decode(),
+        request,
+        response,
     ];
     for (column, text) in rows.texts.iter_mut().zip(texts) {
         rows.text_bytes += text.len();

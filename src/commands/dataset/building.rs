@@ -10,6 +10,7 @@ use crate::model::event::Timed;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::time::{Micros, Span, together};
 use crate::sources::audit::pass::Worker;
+use crate::sources::audit::strip::kept;
 use crate::sources::found::LogStream;
 use crate::sources::open::{Packing, Source};
 use crate::sources::piece::{End, Piece, identity, piece};
@@ -125,7 +126,7 @@ impl Building<'_> {
             latest: latest_before,
             result: Ok(()),
         };
-        let make = || Rows { reader: RowReader::default(), log };
+        let make = || Rows { reader: RowReader::new(kept), log };
         let stream = LogStream { files: sources, ..unit };
         let (taken, outcome) = rollup::pass(vec![stream], &Selection::default(), make, begin, Taken::take, context)?;
         let new = taken.events - before.events;

@@ -71,7 +71,7 @@ pub fn span(streams: &[LogStream]) -> Option<Micros> {
     let within = |times: Vec<Micros>| times.into_iter().filter(|at| kept.takes(*at)).collect::<Vec<_>>();
     let first = files().flat_map(|file| within(file.head_times(usize::MAX))).min()?;
     let ends = files()
-        .map(|file| file.is_seekable().then(|| within(file.tail_times(usize::MAX)).into_iter().max()))
+        .map(|file| file.shows_its_end().then(|| within(file.tail_times(usize::MAX)).into_iter().max()))
         .collect::<Option<Vec<_>>>()?;
     let last = ends.into_iter().flatten().max()?;
     (last > first).then_some(last - first)
@@ -91,8 +91,11 @@ pub fn rough_ends(streams: &[LogStream]) -> Option<Stretch> {
             || file.head_times(usize::MAX).into_iter().chain(file.tail_times(usize::MAX)).filter(|at| kept.takes(*at));
         let Some((first, last)) = times().min().zip(times().max()) else { continue };
         let heads = (file.size.saturating_mul(UNPACKED) / HEAD as u64).min(MANY_HEADS);
-        let last =
-            if file.is_seekable() { last } else { last.saturating_add((last - first).saturating_mul(heads as Micros)) };
+        let last = if file.shows_its_end() {
+            last
+        } else {
+            last.saturating_add((last - first).saturating_mul(heads as Micros))
+        };
         all = together(all, Some((first, last)));
     }
     all

@@ -5,7 +5,7 @@
 //! list had, is kept in annotations, so that everything is counted as before. (What is kept: docs/commands/collect.md.)
 
 use super::general::{Members, elements, string_of};
-use crate::model::event::BODY_SIZES;
+use crate::model::event::{BODY_SIZES, Event};
 use crate::model::walk::items;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -92,6 +92,15 @@ pub fn line(line: &[u8], out: &mut String) -> Option<Stripped> {
     let json: &RawValue = serde_json::from_str(&text[start..]).ok()?;
     value(json.get(), 0, out, &mut done)?;
     Some(done)
+}
+
+/// What is kept of the bodies of an event's request and response; empty where that is nothing.
+pub fn kept(event: &Event<'_>) -> [String; 2] {
+    [event.request_body, event.response_body].map(|body| {
+        let text = std::str::from_utf8(body).ok().filter(|text| !text.is_empty());
+        let kept = text.and_then(|text| reduced(text, Of::new(&event.group.decode(), &event.resource.decode())));
+        kept.filter(|kept| kept != "{}").unwrap_or_default()
+    })
 }
 
 /// Any JSON: events in it, also within texts, lose their bodies. `None` where something that may hold a body can't be

@@ -25,7 +25,6 @@ pub use fold::{Folded, HEAD, TAIL, fold_day};
 pub use points::POINTS;
 pub use read::{Ask, EachPoints, Rows, by_series};
 pub use rollups::{Parts, ROLLUPS};
-pub(super) use table::guarded;
 pub use table::{BLOCK, Group, Index, index_path};
 
 use crate::model::problem::Problem;

@@ -2,7 +2,7 @@
 //! sums in the index that lies beside the file, so that damage costs a row group and is reported, and never reaches a
 //! decoder.
 
-use crate::model::problem::{Problem, ProblemKind};
+use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::series::Selector;
 use polars::io::SerReader;
 use polars::prelude::{DataFrame, FileMetadata, ParallelStrategy, ParquetReader};
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -224,9 +223,4 @@ fn tail(mut file: &File, bytes: u64) -> Result<Vec<u8>, Problem> {
     let end = read(8)?;
     let length = end.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)).filter(|_| end.ends_with(b"PAR1"));
     read(u64::from(length.ok_or_else(|| Problem::malformed("not Parquet, or its end is missing"))?) + 8)
-}
-
-/// Keeps a decoder's panic from ending the program: its input was not checked if the index is missing.
-pub fn guarded<T>(decode: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(Problem::malformed("it can't be decoded")))
 }
