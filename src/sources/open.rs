@@ -396,7 +396,7 @@ pub fn unpack<'r>(packing: Packing, reader: impl Read + Send + 'r) -> io::Result
         Packing::None => Box::new(reader),
         Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(128 << 10, reader))),
         Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(reader)?),
-        Packing::Dataset => return Err(io::Error::other("a file of a dataset is read as a whole")),
+        Packing::Dataset => return Err(io::Error::other("a dataset holds no lines to go on from; give the logs")),
     })
 }
 

@@ -251,6 +251,14 @@ fn a_damaged_dataset_says_what_is_missing() {
         let ran = plimsoll(&["traffic", dataset.to_str().unwrap()]);
         assert!(ran.code == Some(3) && ran.stderr.contains("part-"), "{:?}: {}", ran.code, ran.stderr);
     }
+    // It is not followed, nor recorded, and it is said what to give instead.
+    std::fs::write(&file, &whole).unwrap();
+    let source = dataset.to_str().unwrap();
+    let ran = plimsoll(&["traffic", source, "--follow", "--for", "2s"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("a dataset does not grow"), "{:?}: {}", ran.code, ran.stderr);
+    let store = home.path().join("store").display().to_string();
+    let ran = plimsoll(&["record", source, "--store", &store, "--once"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("give the logs"), "{:?}: {}", ran.code, ran.stderr);
     // A dataset is not built of itself.
     std::fs::write(&file, &whole).unwrap();
     let ran =

@@ -166,15 +166,19 @@ impl Follower {
                     other => follower.errors.push(other),
                 }
             }
-            let rolled = found.streams.iter().filter(|own| own.is_rolled());
-            let files: BTreeSet<&str> = rolled.flat_map(|own| &own.files).map(|file| file.path.as_str()).collect();
-            for file in files {
-                let problem = Problem::unanswered("a stored roll-up does not grow, so it can't be followed");
+            let is_of_dataset = |own: &LogStream| own.files.iter().any(|file| file.packing == Packing::Dataset);
+            let is_still = |own: &LogStream| own.is_rolled() || is_of_dataset(own);
+            let still = found.streams.iter().filter(|own| is_still(own));
+            let files: BTreeSet<(&str, bool)> =
+                still.flat_map(|own| own.files.iter().map(|file| (file.path.as_str(), own.is_rolled()))).collect();
+            for (file, is_rolled) in files {
+                let what = if is_rolled { "a stored roll-up" } else { "a dataset" };
+                let problem = Problem::unanswered(format!("{what} does not grow, so it can't be followed"));
                 follower.errors.push(SourceError::Rolled(problem.at(file)));
             }
             // Until something was read the ends of what is there show what is stray; the present never is.
             follower.parser.kept = settle::guess(&found.streams).and(now());
-            found.streams.into_iter().filter(|own| !own.is_rolled()).for_each(|stream| follower.add_stream(stream));
+            found.streams.into_iter().filter(|own| !is_still(own)).for_each(|stream| follower.add_stream(stream));
         }
         follower
     }
