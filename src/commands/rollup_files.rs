@@ -23,7 +23,7 @@ use std::path::PathBuf;
   plimsoll rollup monday/ tuesday/ --to week/
   duckdb -c \"from 'before-upgrade/traffic.parquet' limit 10\"")]
 pub struct Args {
-    /// Audit logs, or roll-ups of some: files, folders, globs, bundles, URLs, - for stdin.
+    /// Audit logs, or roll-ups of some: files, folders, globs, bundles, datasets, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// The folder for the roll-up; it must be empty or absent.

@@ -31,8 +31,8 @@ EXAMPLES
   kubectl get --raw /metrics | plimsoll traffic - --by verb,resource
   plimsoll traffic bundle/ --from metrics --health")]
 pub struct Args {
-    /// Files of audit logs or metrics pages (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. Without
-    /// any: the metrics of all apiservers that the kubeconfig can name.
+    /// Files of audit logs or metrics pages (plain, .gz, .zst), folders, globs, bundles, datasets, URLs, - for stdin.
+    /// Without any: the metrics of all apiservers that the kubeconfig can name.
     #[arg(value_name = "SOURCE")]
     pub(super) sources: Vec<String>,
     /// Break down by these dimensions.

@@ -256,19 +256,17 @@ pub struct Part {
     /// When the first event or page was, and the last.
     pub first: Micros,
     pub last: Micros,
-    /// The process of the first.
+    /// The process: of samples that of all of them, of events that of the first.
     pub instance: String,
     /// Of samples, the pages that they were.
     pub pages: Vec<PageRows>,
 }
 
 /// Rows of a file that were one metrics page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRows {
     /// When it was taken.
     pub at: Micros,
-    /// Whose it is.
-    pub instance: String,
     /// The first row.
     pub from: usize,
     /// How many.

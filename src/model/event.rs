@@ -237,6 +237,15 @@ pub struct Stream {
     pub instance: String,
 }
 
+/// Annotations in which an apiserver notes how long a slow request spent in etcd, in mutating and in validating
+/// webhooks, in the queue of priority and fairness.
+pub const SPENT: [&str; 4] = [
+    "apiserver.latency.k8s.io/etcd",
+    "apiserver.latency.k8s.io/mutating-webhook",
+    "apiserver.latency.k8s.io/validating-webhook",
+    "apiserver.latency.k8s.io/apf-queue-wait",
+];
+
 /// Annotations that hold the bytes of a body which `collect` took out: of the request, of the response, and how many
 /// items it had.
 pub const BODY_SIZES: [&str; 3] =

@@ -142,7 +142,7 @@ mod none {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(in crate::sources) fn page(_: &Path, _: &PageRows) -> io::Result<Box<dyn Read + Send>> {
+    pub(in crate::sources) fn page(_: &Path, _: PageRows) -> io::Result<Box<dyn Read + Send>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

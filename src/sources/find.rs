@@ -123,13 +123,13 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         if content == Content::Rollup {
             rolled.push(source);
         } else if let Some(part) = &source.part {
+            // Rows say whose they are.
+            let (instance, whole) = (part.instance.clone(), whole.join(format!("instance={}", part.instance)));
             if part.pages.is_empty() {
-                datasets.logs.entry((cluster, part.instance.clone())).or_default().push(source);
+                groups.entry((cluster, whole, String::new())).or_default().push((source, instance));
             } else {
-                for page in source.pages() {
-                    let instance = page.part.as_ref().map(|part| part.instance.clone()).unwrap_or_default();
-                    datasets.pages.entry((cluster.clone(), instance)).or_default().push(page);
-                }
+                let pages = source.pages().into_iter().map(|page| PageFile::new(page, now));
+                folders.entry((cluster, whole)).or_insert_with(|| (instance, Vec::new())).1.extend(pages);
             }
         } else if content == Content::Database {
             found.databases.push(source);
@@ -180,52 +180,27 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         });
     }
     name_logs(&mut found.streams, &paged);
-    found.streams.extend(datasets.streams());
     join_copies(&mut found.streams);
     super::rolled::add(&mut found, &rolled);
     found.pages = in_order(folders);
-    found.pages.extend(datasets.folders());
     set_stray_aside(&mut found);
     found.dumps = in_order(dumps);
     found
 }
 
-/// Files of datasets, by cluster and process: their rows say whose they are.
+/// What the datasets around files say of themselves, where they do, by the files' folder.
 #[derive(Default)]
-struct Datasets {
-    logs: BTreeMap<(String, String), Vec<Source>>,
-    pages: BTreeMap<(String, String), Vec<Source>>,
-    /// By folder what the dataset around it says of itself, where it does.
-    about: HashMap<PathBuf, Option<Description>>,
-}
+struct Datasets(HashMap<PathBuf, Option<Description>>);
 
 impl Datasets {
     /// Whether a build that was killed left this file behind.
     fn is_left(&mut self, source: &Source) -> bool {
         let (Some(part), Place::File(path)) = (&source.part, &source.place) else { return false };
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let about = self.about.entry(folder).or_insert_with(|| about(path));
+        let about = self.0.entry(folder).or_insert_with(|| about(path));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let table = if part.pages.is_empty() { AUDIT } else { METRICS.name };
         about.as_ref().and_then(|about| is_held(about, table, &name)) == Some(false)
-    }
-
-    /// A log of each apiserver.
-    fn streams(&mut self) -> impl Iterator<Item = LogStream> {
-        std::mem::take(&mut self.logs).into_iter().map(|((cluster, instance), mut files)| {
-            files.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
-            let stream = Stream { id: 0, cluster, instance };
-            LogStream { stream, files, kept: KeptDays::default(), has_copies: false, rolled: None }
-        })
-    }
-
-    /// The pages of each process.
-    fn folders(self) -> impl Iterator<Item = PageFolder> {
-        self.pages.into_iter().map(|((cluster, instance), pages)| {
-            let mut pages: Vec<PageFile> = pages.into_iter().map(|source| PageFile::new(source, 0)).collect();
-            pages.sort_by_key(|page| page.at);
-            PageFolder { cluster, instance, pages }
-        })
     }
 }
 

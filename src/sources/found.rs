@@ -1,6 +1,6 @@
 //! What was found behind arguments: logs as streams, pages by folder, databases, and what could not be used.
 
-use super::open::{Source, SourceError};
+use super::open::{Packing, Source, SourceError};
 use super::pages::PageFolder;
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
@@ -30,6 +30,11 @@ impl LogStream {
     /// Whether a stored roll-up stands for it.
     pub fn is_rolled(&self) -> bool {
         self.rolled.is_some()
+    }
+
+    /// Whether rows of a dataset stand for it.
+    pub fn is_of_dataset(&self) -> bool {
+        self.files.iter().any(|file| file.packing == Packing::Dataset)
     }
 
     /// The same once more; `None` if it can be read only once.

@@ -293,23 +293,11 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
     raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
     let (packing, plain) = begin(&head);
     let part = if head.starts_with(PARQUET) { part_of(place, &path)? } else { None };
-    if let Some(own) = part {
-        let size = if let Place::File(path) = place { std::fs::metadata(path).map_err(io)?.len() } else { 0 };
-        return Ok(Source {
-            path,
-            place: place.clone(),
-            size,
-            packing: Packing::Dataset,
-            content: if own.pages.is_empty() { Content::AuditLines } else { Content::Metrics },
-            first: Some(own.first),
-            ids: Vec::new(),
-            is_wrapped: false,
-            part: Some(own),
-            head: Vec::new(),
-            rest: None,
-        });
-    }
-    let (content, first) = look(&plain);
+    let (packing, (content, first)) = match &part {
+        Some(own) if own.pages.is_empty() => (Packing::Dataset, (Content::AuditLines, Some(own.first))),
+        Some(own) => (Packing::Dataset, (Content::Metrics, Some(own.first))),
+        None => (packing, look(&plain)),
+    };
     let (ids, is_wrapped) = if content.is_log() { audit::begin(&plain) } else { (Vec::new(), false) };
     let (size, keep) = match place {
         Place::File(path) => (std::fs::metadata(path).map_err(io)?.len(), false),
@@ -324,7 +312,7 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         first,
         ids,
         is_wrapped,
-        part: None,
+        part,
         head: if keep { head } else { Vec::new() },
         rest: keep.then_some(raw),
     })
@@ -503,12 +491,12 @@ impl Source {
     pub(super) fn pages(&self) -> Vec<Self> {
         let Some(mut file) = self.again() else { return Vec::new() };
         file.part = None;
-        let of = |page: &PageRows| {
-            let (at, instance) = (page.at, page.instance.clone());
-            let part = Part { first: at, last: at, instance, pages: vec![page.clone()] };
-            Some(Self { part: Some(part), first: Some(at), ..file.again()? })
+        let of = |(part, page): (&Part, PageRows)| {
+            let part = Part { first: page.at, last: page.at, instance: part.instance.clone(), pages: vec![page] };
+            Some(Self { first: Some(page.at), part: Some(part), ..file.again()? })
         };
-        self.part.iter().flat_map(|part| &part.pages).filter_map(of).collect()
+        let pages = self.part.iter().flat_map(|part| part.pages.iter().map(move |page| (part, *page)));
+        pages.filter_map(of).collect()
     }
 
     /// Whether its end can be looked at.
@@ -522,7 +510,7 @@ impl Source {
         let io = |error| SourceError::Io { path: self.path.clone(), error };
         if let (Some(part), Place::File(path)) = (&self.part, &self.place) {
             let reader = match part.pages.first() {
-                Some(page) => dataset::page(path, page),
+                Some(page) => dataset::page(path, *page),
                 None => dataset::lines(path, &part.instance),
             };
             return reader.map_err(io);

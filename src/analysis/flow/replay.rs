@@ -5,7 +5,7 @@ use super::classify::{Classifier, Sets};
 use super::matching::{Set, caller};
 use super::queues::{Arrival, Fate, Level, flow_hash};
 use crate::analysis::dims::folded;
-use crate::model::event::{Event, Stage, Timed};
+use crate::model::event::{Event, SPENT, Stage, Timed};
 use crate::model::flowcontrol::{Distinguisher, FlowSchema, Limit};
 use crate::model::histogram::Histogram;
 use crate::model::json::text_of;
@@ -228,7 +228,8 @@ fn queue_wait(event: &Event<'_>, elapsed: u64) -> Micros {
     if elapsed < 500_000 || event.annotations.is_empty() {
         return 0;
     }
-    let value = member(event.annotations, "apiserver.latency.k8s.io/apf-queue-wait").and_then(text_of);
+    let [.., queue] = SPENT;
+    let value = member(event.annotations, queue).and_then(text_of);
     value.and_then(|text| parse_duration(&text.decode())).unwrap_or(0)
 }
 

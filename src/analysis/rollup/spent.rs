@@ -1,6 +1,6 @@
 //! Where an apiserver spent the time of a slow request, as it notes it in annotations.
 
-use crate::model::event::Event;
+use crate::model::event::{Event, SPENT};
 use crate::model::json::text_of;
 use crate::model::walk::member;
 use memchr::memmem::Finder;
@@ -14,10 +14,11 @@ pub(in crate::analysis) fn spent(event: &Event<'_>) -> [u64; 3] {
         return [0; 3];
     }
     let of = |name: &str| {
-        let text = member(event.annotations, &format!("{PREFIX}{name}")).and_then(text_of);
+        let text = member(event.annotations, name).and_then(text_of);
         text.and_then(|text| go_duration(&text.decode())).unwrap_or(0)
     };
-    [of("etcd"), of("mutating-webhook") + of("validating-webhook"), of("apf-queue-wait")]
+    let [etcd, mutating, validating, queue] = SPENT.map(of);
+    [etcd, mutating + validating, queue]
 }
 
 /// A duration as Go writes it (`1m2.5s`, `512.3ms`, `15µs`), in whole µs, rounded down.

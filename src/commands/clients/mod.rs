@@ -53,8 +53,8 @@ each finding means, from which
 threshold on, and when it may be wrong: docs/findings.md. What --emit prints, and how it was replayed: \
 docs/flowcontrol.md.")]
 pub struct Args {
-    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin. With --seats: dump pages of
-    /// API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, datasets, URLs, - for stdin. With --seats: dump
+    /// pages of API Priority and Fairness, and audit logs beside them; none: the cluster that the kubeconfig names.
     #[arg(value_name = "SOURCE", required_unless_present = "seats")]
     sources: Vec<String>,
     /// Consider only requests that meet the condition (repeatable, all must hold): DIM=VALUE, !=, =~REGEX, !~, >, >=,

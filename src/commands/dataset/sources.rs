@@ -8,7 +8,7 @@ use crate::model::dataset::AUDIT;
 use crate::model::time::Micros;
 use crate::sources::find;
 use crate::sources::found::Discovery;
-use crate::sources::open::{Packing, Place, Source, SourceError};
+use crate::sources::open::{Place, Source, SourceError};
 use crate::sources::wanted::Wanted;
 use std::path::Path;
 
@@ -34,8 +34,7 @@ pub(super) fn build(
     if let Some(file) = streams.iter().filter(|own| own.is_rolled()).flat_map(|own| &own.files).next() {
         return Err(Error::Usage(format!("{}: a roll-up holds no single events; give the log itself", file.path)));
     }
-    let mut files = streams.iter().flat_map(|own| &own.files);
-    if let Some(file) = files.find(|file| file.packing == Packing::Dataset) {
+    if let Some(file) = streams.iter().filter(|own| own.is_of_dataset()).flat_map(|own| &own.files).next() {
         return Err(Error::Usage(format!("{}: is of a dataset already; copy its folder", file.path)));
     }
     errors.iter().filter(is_other).try_for_each(|error| context.lost(error))?;

@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 Kinds, severities, and limits of the audit log: docs/commands/guard.md.")]
 pub(super) struct Args {
-    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, URLs, - for stdin.
+    /// Audit logs: files (plain, .gz, .zst), folders, globs, bundles, datasets, URLs, - for stdin.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]

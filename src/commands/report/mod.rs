@@ -41,8 +41,8 @@ use std::path::PathBuf;
 
 Every number is that of the command named beside it. Window, causes, confidence: docs/commands/report.md.")]
 pub struct Args {
-    /// All sources that you have: bundles, audit logs, metrics pages, databases of etcd, copies of cgroups, heap
-    /// profiles, objects.
+    /// All sources that you have: bundles, datasets, audit logs, metrics pages, databases of etcd, copies of cgroups,
+    /// heap profiles, objects.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     #[command(flatten)]

@@ -65,9 +65,9 @@ use std::time::Duration;
 
 ? shows the keys. A tab shows the output of a command: Y copies that command. More: docs/commands/tui.md.")]
 pub struct Args {
-    /// What the other commands read: bundles, audit logs, metrics pages, databases of etcd, heap profiles, copies of
-    /// cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the kubeconfig
-    /// names. NAME=SOURCE, or a folder of bundles or stores: many clusters side by side.
+    /// What the other commands read: bundles, datasets, audit logs, metrics pages, databases of etcd, heap profiles,
+    /// copies of cgroups, objects; live: URLs of /metrics, folders below /sys/fs/cgroup. None: the cluster that the
+    /// kubeconfig names. NAME=SOURCE, or a folder of bundles or stores: many clusters side by side.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Follow this audit log (file, folder, glob) as it is written; repeatable.

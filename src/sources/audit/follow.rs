@@ -166,8 +166,7 @@ impl Follower {
                     other => follower.errors.push(other),
                 }
             }
-            let is_of_dataset = |own: &LogStream| own.files.iter().any(|file| file.packing == Packing::Dataset);
-            let is_still = |own: &LogStream| own.is_rolled() || is_of_dataset(own);
+            let is_still = |own: &LogStream| own.is_rolled() || own.is_of_dataset();
             let still = found.streams.iter().filter(|own| is_still(own));
             let files: BTreeSet<(&str, bool)> =
                 still.flat_map(|own| own.files.iter().map(|file| (file.path.as_str(), own.is_rolled()))).collect();

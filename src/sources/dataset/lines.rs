@@ -2,7 +2,8 @@
 //! what stood one behind the other in its log, sorted by time; lines come in the log's order.
 
 use super::parquet::{Parquet, Rows, numbers, texts, truths};
-use crate::model::event::BODY_SIZES;
+use crate::model::dataset::EVENTS;
+use crate::model::event::{BODY_SIZES, SPENT};
 use crate::model::problem::{Problem, guarded};
 use crate::model::time::{Micros, SECOND, format};
 use polars::prelude::{BooleanChunked, ChunkExplode, DataFrame, Int64Chunked, StringChunked};
@@ -13,42 +14,22 @@ use std::path::Path;
 /// Bytes of lines that are made at once, about.
 const ENOUGH: usize = 1 << 20;
 
-/// The columns that lines are made of.
-const COLUMNS: [&str; 34] = [
-    "event_time",
-    "received",
-    "code",
-    "request_bytes",
-    "response_bytes",
-    "response_items",
-    "etcd_us",
-    "webhook_us",
-    "queue_us",
-    "seq",
-    "deprecated",
-    "audit_id",
-    "instance",
-    "stage",
-    "level",
-    "verb",
-    "uri",
-    "api_group",
-    "resource",
-    "subresource",
-    "namespace",
-    "name",
-    "username",
-    "agent",
-    "impersonated",
-    "source_ip",
-    "node",
-    "pod",
-    "decision",
-    "removed_release",
-    "message",
-    "request_object",
-    "response_object",
-    "groups",
+/// Columns that follow from others: lines do not hold them.
+const DERIVED: [&str; 14] = [
+    "latency_us",
+    "lifetime_us",
+    "terminal",
+    "long_running",
+    "late",
+    "log",
+    "op",
+    "api_version",
+    "scope",
+    "shape",
+    "client_user",
+    "client_agent",
+    "agent_version",
+    "service_account",
 ];
 
 /// The lines of a file; those of another apiserver than `instance` name theirs.
@@ -56,9 +37,11 @@ pub(in crate::sources) fn lines(path: &Path, instance: &str) -> io::Result<Box<d
     let none = || Problem::damaged("holds no events of a dataset any more");
     let parquet = guarded(|| Parquet::open(path)?.ok_or_else(none)).map_err(io::Error::other)?;
     let groups = parquet.groups().collect();
+    let columns = EVENTS.iter().map(|column| column.name).filter(|name| !DERIVED.contains(name)).collect();
     let (instance, clock) = (instance.to_owned(), Clock::default());
     Ok(Box::new(Lines {
         parquet,
+        columns,
         groups,
         instance,
         clock,
@@ -72,6 +55,7 @@ pub(in crate::sources) fn lines(path: &Path, instance: &str) -> io::Result<Box<d
 /// Gives the lines of a file.
 struct Lines {
     parquet: Parquet,
+    columns: Vec<&'static str>,
     /// Row groups that are left.
     groups: VecDeque<Rows>,
     instance: String,
@@ -99,8 +83,8 @@ impl Read for Lines {
                 }
                 _ => {
                     let Some(rows) = self.groups.pop_front() else { return Ok(0) };
-                    let parquet = &self.parquet;
-                    let group = guarded(|| Group::of(&parquet.read(&COLUMNS, rows)?));
+                    let (parquet, columns) = (&self.parquet, &self.columns);
+                    let group = guarded(|| Group::of(&parquet.read(columns, rows)?));
                     let group = group.map_err(io::Error::other)?;
                     self.order = group.order();
                     self.group = Some(group);
@@ -150,13 +134,6 @@ struct Group {
     /// All groups of all events, and where those of each begin.
     groups: (StringChunked, Vec<i64>),
 }
-
-/// The annotations that say where time was spent.
-const SPENT: [&str; 3] = [
-    "apiserver.latency.k8s.io/etcd",
-    "apiserver.latency.k8s.io/mutating-webhook",
-    "apiserver.latency.k8s.io/apf-queue-wait",
-];
 
 impl Group {
     fn of(frame: &DataFrame) -> Result<Self, Problem> {
@@ -300,7 +277,8 @@ impl Group {
         let start = out.len();
         begin_object(out, "annotations");
         let empty = out.len();
-        for (name, column) in SPENT.iter().zip(&self.spent) {
+        let [etcd, webhook, _, queue] = SPENT;
+        for (name, column) in [etcd, webhook, queue].iter().zip(&self.spent) {
             if let Some(micros) = column.get(row) {
                 member(out, name, Some(&format!("{micros}µs")));
             }

@@ -7,13 +7,13 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 
 /// A page of a file.
-pub(in crate::sources) fn page(path: &Path, page: &PageRows) -> io::Result<Box<dyn Read + Send>> {
+pub(in crate::sources) fn page(path: &Path, page: PageRows) -> io::Result<Box<dyn Read + Send>> {
     let none = || Problem::damaged("holds no samples of a dataset any more");
     let read = guarded(|| text(&Parquet::open(path)?.ok_or_else(none)?, page));
     Ok(Box::new(Cursor::new(read.map_err(io::Error::other)?)))
 }
 
-fn text(parquet: &Parquet, page: &PageRows) -> Result<Vec<u8>, Problem> {
+fn text(parquet: &Parquet, page: PageRows) -> Result<Vec<u8>, Problem> {
     let frame = parquet.read(&["name", "labels", "value"], (page.from, page.rows))?;
     let (names, labels, values) = (texts(&frame, "name")?, texts(&frame, "labels")?, reals(&frame, "value")?);
     let mut out = Vec::new();

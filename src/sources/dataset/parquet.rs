@@ -80,13 +80,12 @@ impl Parquet {
     fn pages(&self, time: &str) -> Result<Vec<PageRows>, Problem> {
         let mut pages: Vec<PageRows> = Vec::new();
         for (from, rows) in self.groups() {
-            let frame = self.read(&[time, "instance"], (from, rows))?;
-            let (taken, instances) = (numbers(&frame, time)?, texts(&frame, "instance")?);
-            for (row, (at, instance)) in taken.iter().zip(instances.iter()).enumerate() {
-                let (at, instance): (Micros, &str) = (at.unwrap_or_default(), instance.unwrap_or_default());
-                match pages.last_mut().filter(|page| page.at == at && page.instance == instance) {
+            let taken = numbers(&self.read(&[time], (from, rows))?, time)?;
+            for (row, at) in taken.iter().enumerate() {
+                let at: Micros = at.unwrap_or_default();
+                match pages.last_mut().filter(|page| page.at == at) {
                     Some(page) => page.rows += 1,
-                    None => pages.push(PageRows { at, instance: instance.to_owned(), from: from + row, rows: 1 }),
+                    None => pages.push(PageRows { at, from: from + row, rows: 1 }),
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! hour.
 
 use crate::model::dataset::{ABOUT, AUDIT, Description, EVENTS, Kind, NO_NAME};
-use crate::model::event::BODY_SIZES;
+use crate::model::event::{BODY_SIZES, SPENT};
 use spark_connect::SparkSession;
 use spark_connect_core::SparkError;
 use std::collections::BTreeMap;
@@ -88,13 +88,14 @@ pub(super) fn select(view: &str, held: &BTreeMap<String, u64>) -> String {
         list("source_ip"),
     );
     let [request, response, items] = BODY_SIZES;
+    let [etcd, webhook, _, queue] = SPENT;
     let annotations = unless(
         "coalesce(etcd_us, webhook_us, queue_us, request_bytes, response_bytes) is null and decision is null and \
          not deprecated",
         &format!(
-            "named_struct('apiserver.latency.k8s.io/etcd', cast(etcd_us as string) || 'us', \
-             'apiserver.latency.k8s.io/mutating-webhook', cast(webhook_us as string) || 'us', \
-             'apiserver.latency.k8s.io/apf-queue-wait', cast(queue_us as string) || 'us', \
+            "named_struct('{etcd}', cast(etcd_us as string) || 'us', \
+             '{webhook}', cast(webhook_us as string) || 'us', \
+             '{queue}', cast(queue_us as string) || 'us', \
              'authorization.k8s.io/decision', decision, \
              'authorization.k8s.io/reason', if(decision is null, null, ''), \
              'k8s.io/deprecated', if(deprecated, 'true', null), \
