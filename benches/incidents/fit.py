@@ -6,12 +6,15 @@
     benches/incidents/fit.py composed.csv --captured captured.csv            # rewrites the table of weights
     benches/incidents/fit.py composed.csv --captured captured.csv --dry      # leaves it
     benches/incidents/fit.py composed.csv --captured captured.csv --leave-one-out
+    benches/incidents/fit.py composed.csv --captured captured.csv --only-blind   # the weights of no_reads alone
 
 For each kind of cause a logistic regression over all candidates of that kind in all episodes that were found: is it
 the cause, or not? The weights in prior.csv are what we would have chosen by reason. A Gaussian prior around them keeps
 weights where the cases say nothing, and no weight changes its sign: what speaks for a cause never comes to speak against it.
-The weight of no_reads is fitted to the others, on logs without reads. What people read is the confidence of the first cause, and that is what has to be right: a candidate that is not the first
-of its episode counts as REST, and who is the first is found by fitting ROUNDS times.
+The weight of no_reads is fitted to the others, on logs without reads: less than nothing, but where what would speak for a
+cause can't be in such a log (HIDDEN). What people read is the confidence of the first cause, and that is what has to be
+right: a candidate that is not the first of its episode counts as REST, and who is the first is found by fitting ROUNDS
+times.
 A candidate of a capture counts as much as CAPTURED of the composed cases, which are many and of one kind of mind.
 --leave-one-out fits once for each capture without it, and says which cause is then the first in it. Needs numpy and scipy. The result depends on the features alone.
 """
@@ -19,6 +22,7 @@ import argparse
 import collections
 import csv
 import pathlib
+import re
 import sys
 
 import numpy
@@ -51,6 +55,8 @@ HIGHEST_OF_NOTHING = -1.3
 TOO_HIGH = 500.0
 # The feature of audit logs whose policy leaves out reads, and the form of input that has it.
 BLIND, BLIND_FORM = "no_reads", "writes"
+# What a policy that leaves out reads hides of a cause says nothing against it: who starts its watches again.
+HIDDEN = {"relist-storm": "watches"}
 BINS = 10
 REST = 0.2
 ROUNDS = 5
@@ -80,19 +86,34 @@ def fit(prior, candidates):
     """Weights by kind: those of logs without reads last, since who asks for much is not seen in these."""
     whole = [own for own in candidates if own["form"] != BLIND_FORM]
     weights = fit_rounds({kind: {k: v for k, v in own.items() if k != BLIND} for kind, own in prior.items()}, whole)
+    return fit_blind(prior, weights, candidates)
+
+
+def fit_blind(prior, weights, candidates):
+    """The weights with what logs without reads add to the odds of all candidates of a kind; who is first follows from those
+    of the round before."""
     blind = [own for own in candidates if own["form"] == BLIND_FORM]
-    best = {own["key"] for _, own in firsts(weights, blind).values()}
-    for kind, own in weights.items():
-        if BLIND in prior[kind]:
-            own[BLIND] = fit_blind(prior[kind][BLIND], own, [row for row in blind if row["kind"] == kind], best)
+    for kind, own in prior.items():
+        # Where the cases hold too few examples, reason is all there is.
+        weights[kind].update({BLIND: own[BLIND]} if BLIND in own else {})
+    for _ in range(ROUNDS):
+        best = {own["key"] for _, own in firsts(weights, blind).values()}
+        new = {}
+        for kind, own in prior.items():
+            rows = [row for row in blind if row["kind"] == kind]
+            causes = sum(row["is_right"] for row in rows)
+            if BLIND in own and min(causes, len(rows) - causes) >= MIN_EXAMPLES:
+                highest = weights[kind][HIDDEN[kind]] if kind in HIDDEN else 0.0
+                new[kind] = fit_shift(own[BLIND], highest, weights[kind], rows, best)
+        for kind, shift in new.items():
+            weights[kind][BLIND] = shift
     return weights
 
 
-def fit_blind(start, weights, rows, best):
-    """What is added to the odds of all candidates of a kind where the log has no reads; never more than nothing."""
-    if not rows:
-        return start
-    odds = matrix(rows, list(weights)) @ numpy.array(list(weights.values()))
+def fit_shift(start, highest, weights, rows, best):
+    """What is to be added to the odds of candidates."""
+    names = [name for name in weights if name != BLIND]
+    odds = matrix(rows, names) @ numpy.array([weights[name] for name in names])
     y = numpy.array([own["is_right"] for own in rows])
     weight = numpy.array([own["weight"] * (1.0 if own["key"] in best else REST) for own in rows])
 
@@ -100,7 +121,7 @@ def fit_blind(start, weights, rows, best):
         value, slope = misfit(odds + w[0], y, weight)
         return value + 0.5 * ((w[0] - start) / SPREAD) ** 2, numpy.array([slope.sum() + (w[0] - start) / SPREAD**2])
 
-    return minimize(loss, [start], jac=True, bounds=[(None, 0)], method="L-BFGS-B").x[0]
+    return minimize(loss, [start], jac=True, bounds=[(None, highest)], method="L-BFGS-B").x[0]
 
 
 def misfit(odds, y, weight):
@@ -179,6 +200,7 @@ def main():
     parser.add_argument("--captured", action="append", default=[])
     parser.add_argument("--leave-one-out", action="store_true")
     parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--only-blind", action="store_true")
     args = parser.parse_args()
     prior = collections.OrderedDict()
     with open(HERE / "prior.csv", newline="") as file:
@@ -198,14 +220,20 @@ def main():
                 mark = "right" if own["is_right"] else "WRONG"
                 print(f"{case} {form} {episode}: {mark} {own['kind']} {own['caller']} {confidence:.2f}")
         return
-    weights = fit(prior, composed + captured)
+    text = TABLE.read_text()
+    if args.only_blind:
+        weights = collections.OrderedDict((kind, collections.OrderedDict()) for kind in prior)
+        for kind, name, weight in re.findall(r'\("([a-z-]+)", "([a-z_]+)", (-?[0-9.]+)\)', text):
+            weights[kind][name] = float(weight)
+        weights = fit_blind(prior, weights, composed + captured)
+    else:
+        weights = fit(prior, composed + captured)
     report("composed", firsts(weights, composed))
     if captured:
         report("captured", firsts(weights, captured))
     if args.dry:
         return
     lines = [f'    ("{kind}", "{name}", {weight:.3f}),' for kind, own in weights.items() for name, weight in own.items()]
-    text = TABLE.read_text()
     head, rest = text.split("pub const WEIGHTS: &[(&str, &str, f64)] = &[\n")
     rest = rest[rest.index("];"):]
     TABLE.write_text(head + "pub const WEIGHTS: &[(&str, &str, f64)] = &[\n" + "\n".join(lines) + "\n" + rest)

@@ -39,6 +39,7 @@ pub struct Client {
 /// Why a user must not be fenced; `None` if it may.
 pub fn refusal(user: &str) -> Option<&'static str> {
     match user {
+        "" => Some("requests without valid credentials are answered before priority and fairness sees them"),
         "system:anonymous" => None,
         _ if user.starts_with("system:node:") => Some("nodes report their heartbeats through it"),
         _ if user.starts_with("system:serviceaccount:kube-system:") => {
@@ -377,6 +378,7 @@ mod tests {
             "system:apiserver",
             "system:serviceaccount:kube-system:x",
             "system:admin",
+            "",
         ] {
             assert!(refusal(user).is_some(), "{user}");
         }

@@ -3,6 +3,7 @@
 use super::answers::Answers;
 use super::causes::request;
 use super::suspects::Suspect;
+use crate::analysis::judge::requests::Caller;
 use crate::model::incident::Card;
 use crate::model::report::{Finding, Severity};
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub fn cards(suspects: &[Suspect], answers: &Answers) -> Vec<Card> {
         }
     }
     let mut all: Vec<Card> = Vec::new();
-    for suspect in suspects.iter().filter(|suspect| !suspect.who[0].is_empty()) {
+    for suspect in suspects.iter().filter(|suspect| suspect.who != Caller::default()) {
         let [user, agent] = &suspect.who;
         let findings = found.remove(&(user.clone(), agent.clone())).unwrap_or_default();
         if suspect.share < MIN_SHARE && findings.is_empty() {

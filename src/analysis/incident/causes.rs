@@ -69,6 +69,10 @@ fn missing(source: Source) -> &'static str {
     }
 }
 
+/// What ends requests that are answered with 401.
+const RENEW: &str = "renew the credentials of who sends them: a certificate or token that expired or was revoked, or one of \
+                     another cluster; priority and fairness never sees such requests, so nothing there slows them down";
+
 /// Logarithm of how many times more watches start, from which on clients connect again.
 const MORE_WATCHES: f64 = 0.7;
 
@@ -409,6 +413,10 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
                  user,agent"
                     .to_owned(),
             );
+            if candidate.feature("unauthenticated") > 0.0 {
+                now.insert(0, RENEW.to_owned());
+                return (now, later);
+            }
             now.push("find who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned());
         }
         "load-surge" => {
@@ -483,6 +491,9 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
 
 /// What to do about a client while it goes on.
 fn slow_down(user: &str, sources: &str) -> Vec<String> {
+    if user.is_empty() {
+        return vec![RENEW.to_owned()];
+    }
     let mut steps = Vec::new();
     if let Some((namespace, account)) = account(user) {
         steps.push(format!(

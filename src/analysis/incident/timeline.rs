@@ -6,6 +6,7 @@ use super::causes::name;
 use super::suspects::Suspect;
 use crate::analysis::controllers::handovers::Handover;
 use crate::analysis::guard::Group;
+use crate::analysis::judge::requests::MORE;
 use crate::analysis::judge::vitals::{Start, kills, starts};
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
@@ -82,7 +83,7 @@ fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
     let risen = known
         .suspects
         .iter()
-        .filter(|suspect| suspect.share >= MIN_SHARE)
+        .filter(|suspect| suspect.share >= MIN_SHARE && suspect.times().is_none_or(|times| times >= MORE))
         .filter_map(|suspect| Some((suspect, suspect.rose?)));
     let reported = risen.take(RISEN).map(|(suspect, (from, to))| {
         let times = suspect.times().map_or_else(String::new, |times| format!(", {} times as many", significant(times)));

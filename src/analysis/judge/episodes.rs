@@ -210,6 +210,8 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
         settle(draft, series);
     }
     joined.retain(is_one);
+    let usual: Vec<Span> = joined.iter().filter(|own| was_usual(own, &joined, series)).map(|own| own.span).collect();
+    joined.retain(|own| own.grade != Grade::Surge || !usual.contains(&own.span));
     // What is known to be slower while something else deviates is a part of that.
     let is_new = |own: &Deviation| joined.iter().all(|draft| overlap(draft.span, own.span) == 0);
     let alone: Vec<Deviation> = slower.into_iter().filter(is_new).collect();
@@ -386,6 +388,18 @@ fn is_one(draft: &Draft) -> bool {
     let is_long = draft.span.1 - draft.span.0 >= MIN_SURGE;
     let is_cascade = draft.deviations.iter().any(|own| own.signal == Signal::Cascade);
     (is_long || is_cascade) && draft.deviations.iter().any(is_whole)
+}
+
+/// Whether load was so from the begin of the record on and fell as something else began: that was what is usual, and not
+/// what came.
+fn was_usual(draft: &Draft, all: &[Draft], series: &[RequestSeries]) -> bool {
+    let tile = series.iter().map(|own| own.grid.tile).max().unwrap_or(0);
+    let begin = series.iter().map(|own| own.grid.span.0).min().unwrap_or(draft.span.0);
+    let follows = |other: &Draft| {
+        let slack = PAUSE.max(draft.slack).max(other.slack).unsigned_abs();
+        other.span.1 > draft.span.1 && other.span.0.abs_diff(draft.span.1) <= slack
+    };
+    draft.grade == Grade::Surge && draft.span.0 <= begin + tile && all.iter().any(follows)
 }
 
 /// Leaves out what comes again and again: bursts of load, and what requests suffer in each of them.

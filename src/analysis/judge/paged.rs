@@ -1,7 +1,7 @@
 //! Requests that apiservers count themselves, by their metrics pages: nobody is named, and intervals are as long as the
 //! pages lie apart.
 
-use super::requests::{Axes, Caller, Grid, Kind, Requests, Row};
+use super::requests::{Axes, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
@@ -60,6 +60,11 @@ fn is_starting(own: &Instance, (from, to): (Micros, Micros)) -> bool {
     start.is_some_and(|start| from < start + STARTING && start < to)
 }
 
+/// The kind of requests that were refused before it was known what they ask for.
+fn unauthenticated() -> Kind {
+    [UNAUTHENTICATED.to_owned(), String::new(), String::new(), String::new()]
+}
+
 impl Paged {
     /// `None` where there are too few pages of apiservers.
     pub fn new(facts: &Facts) -> Option<Self> {
@@ -73,7 +78,13 @@ impl Paged {
         // Apiservers count what they pass on to other servers only where that fails.
         let is_passed_on = |fact: &&Fact| facts.text(fact.labels[6]) == "aggregator";
         let failed = facts.of(Metric::Terminations).iter().filter(is_passed_on);
-        for fact in facts.of(Metric::Requests).iter().chain(failed) {
+        let is_refused = |fact: &&Fact| facts.text(fact.labels[0]) != "success";
+        let refused = facts.of(Metric::AuthenticationAttempts).iter().filter(is_refused);
+        let refused = refused.map(|fact| (fact, unauthenticated(), Outcome::of_code(Some(401))));
+        let counted = facts.of(Metric::Requests).iter().chain(failed);
+        let counted =
+            counted.map(|fact| (fact, kind_of(fact), Outcome::of_code(facts.text(fact.labels[7]).parse().ok())));
+        for (fact, kind, outcome) in counted.chain(refused) {
             let Some(own) = facts.instances.get(fact.instance) else { continue };
             let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
             for (interval, difference) in &fact.course {
@@ -82,9 +93,9 @@ impl Paged {
                 }
             }
             series.push(Series {
-                kind: kinds.of(kind_of(fact)),
+                kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),
-                outcome: Outcome::of_code(facts.text(fact.labels[7]).parse().ok()),
+                outcome,
                 tiles: tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect(),
             });
         }

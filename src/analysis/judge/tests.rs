@@ -313,7 +313,7 @@ fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
 }
 
 /// The same from pages of metrics.
-struct Paged(Made);
+pub(super) struct Paged(pub(super) Made);
 
 impl Requests for Paged {
     fn source(&self) -> Source {
@@ -410,7 +410,7 @@ fn a_window_that_is_named_is_an_episode() {
 }
 
 /// One of the vitals of an apiserver, by interval, each the mean of so many events.
-fn vitals(vital: Vital, count: f64, of: impl Fn(i64) -> f64) -> Vitals {
+pub(super) fn vitals(vital: Vital, count: f64, of: impl Fn(i64) -> f64) -> Vitals {
     let point = |tile: i64| Point { span: (BEGIN + tile * TILE, BEGIN + (tile + 1) * TILE), value: of(tile), count };
     let course = Course { vital, instance: "a".to_owned(), name: String::new(), points: (0..60).map(point).collect() };
     Vitals { courses: vec![course], ..Vitals::default() }

@@ -1,6 +1,9 @@
 //! Causes that are rarer than load and a slow store, on the same small loads.
 
-use super::tests::{CONFIGMAPS, Cell, GET, LIST, Made, first, judged, tiles, within};
+use super::requests::UNAUTHENTICATED;
+use super::tests::{CONFIGMAPS, Cell, GET, LIST, Made, Paged, first, judged, tiles, vitals, within};
+use super::vitals::Vital;
+use super::{Input, judge};
 use crate::model::episode::{Grade, State};
 
 #[test]
@@ -106,4 +109,69 @@ fn a_controller_that_asks_for_nothing_has_stopped() {
     assert!(made(users, 0.1, 20..22).is_empty());
     assert!(made([users[0], "team:1"], 0.1, 20..32).is_empty());
     assert!(made(users, 0.001, 20..32).is_empty());
+}
+
+#[test]
+fn waiting_in_queues_without_load_is_a_limits() {
+    let queued = |times: f64| {
+        let made = Made::new(60, |tile, _, own| Cell {
+            count: own.count * if within(tile) { times } else { 1.0 },
+            seconds: own.seconds + if within(tile) { 0.5 } else { 0.0 },
+            ..own
+        });
+        let waits = vitals(Vital::QueueWait, 100.0, |tile| if (20..32).contains(&tile) { 0.5 } else { 0.001 });
+        judged(&made, Some(&waits))
+    };
+    let seats = |times: f64| {
+        let found = queued(times);
+        assert_eq!((found.len(), found[0].grade), (1, Grade::Incident), "{found:?}");
+        let own = found[0].causes.iter().find(|own| own.kind == "too-few-seats").cloned().unwrap();
+        (own.feature("queued_flat"), own.confidence)
+    };
+    let (flat, grown) = (seats(1.0), seats(3.0));
+    assert!(flat.0 > 1.0 && flat.1 > 0.1, "{flat:?}");
+    assert!(grown.0 == 0.0 && grown.1 < 0.05, "{grown:?}");
+}
+
+#[test]
+fn who_has_no_valid_credentials_is_seen_by_pages() {
+    let made = |refused: fn(usize) -> bool| {
+        let mut made = Made::new(60, |_, _, own| own);
+        made.axes.callers = vec![Default::default()];
+        made.rows.iter_mut().for_each(|(_, (caller, ..), _)| *caller = 0);
+        made.axes.kinds.push([UNAUTHENTICATED, "", "", ""].map(str::to_owned));
+        let key = (0, made.axes.kinds.len() - 1, 0);
+        let cell = Cell { count: 1500.0, errors: 0.0, throttled: 0.0, seconds: 0.001 };
+        (0..60).filter(|tile| refused(*tile)).for_each(|tile| made.rows.push((tile, key, cell)));
+        judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[] }).episodes
+    };
+    let found = made(within);
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Surge, (20, 32)));
+    assert_eq!((first(&found[0]).0, found[0].causes[0].feature("unauthenticated")), ("request-surge", 1.0));
+    assert!(found[0].causes[0].name.as_deref().is_some_and(|name| name.ends_with("(401)")));
+    // Who never had any is no episode.
+    assert!(made(|_| true).is_empty());
+}
+
+#[test]
+fn what_was_so_from_the_begin_on_and_falls_as_something_else_begins_was_usual() {
+    // One that lists much comes to list nothing, and another asks for much from then on.
+    let made = |pause: usize| {
+        Made::new(60, |tile, (caller, kind, _), own| Cell {
+            count: own.count
+                * match (caller, kind) {
+                    (5, LIST) if tile < 15 => 8.0,
+                    (4, GET) if (15 + pause..40 + pause).contains(&tile) => 12.0,
+                    _ => 1.0,
+                },
+            ..own
+        })
+    };
+    let found = judged(&made(0), None);
+    let spans: Vec<(i64, i64)> = found.iter().map(tiles).collect();
+    assert_eq!(spans, [(15, 40)]);
+    assert_eq!(first(&found[0]), ("client-surge", Some("team:4")));
+    // Where nothing begins, it ended.
+    let spans: Vec<(i64, i64)> = judged(&made(20), None).iter().map(tiles).collect();
+    assert_eq!(spans, [(0, 15), (35, 60)]);
 }

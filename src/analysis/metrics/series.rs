@@ -68,9 +68,10 @@ impl Series {
             | Metric::FlowWait
             | Metric::EtcdWalFsync
             | Metric::EtcdCommit => kept == Retention::Incident && matches!(self.part, Part::Sum | Part::Count),
-            Metric::WebhookRejections | Metric::WebhookFailOpen | Metric::EtcdLeaderChanges => {
-                kept == Retention::Incident
-            }
+            Metric::WebhookRejections
+            | Metric::WebhookFailOpen
+            | Metric::EtcdLeaderChanges
+            | Metric::AuthenticationAttempts => kept == Retention::Incident,
             _ => false,
         }
     }

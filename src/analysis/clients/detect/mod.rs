@@ -171,7 +171,8 @@ fn path(namespace: &str, name: &str) -> String {
 
 /// Who a finding is about, for people.
 fn name(profile: &Profile<'_>) -> String {
-    format!("{} ({})", profile.who.agent, profile.who.user)
+    let user = if profile.who.user.is_empty() { "not authenticated" } else { profile.who.user };
+    format!("{} ({user})", profile.who.agent)
 }
 
 /// A resource with its group, for people.

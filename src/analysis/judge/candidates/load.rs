@@ -2,7 +2,7 @@
 
 use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
 use crate::analysis::judge::profile::{Added, Profile};
-use crate::analysis::judge::requests::Class;
+use crate::analysis::judge::requests::{Class, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
 use crate::analysis::judge::vitals::Vital;
 use crate::model::cause::Source;
@@ -68,12 +68,16 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("request-surge");
     let [verb, _, resource, _] = &view.requests.kinds()[kind as usize];
     let what = if resource.is_empty() { "other paths" } else { resource };
-    candidate.name = Some(format!("{verb} {what}"));
+    candidate.name = Some(match verb.as_str() {
+        UNAUTHENTICATED => "requests without valid credentials (401)".to_owned(),
+        verb => format!("{verb} {what}"),
+    });
     let candidate = candidate
         .with("share", Source::Metrics, share)
         .with("grown", Source::Metrics, share * (1.0 - flat))
         .with("growth", Source::Metrics, view.growth().clamp(0.0, 4.0))
         .with("writes", Source::Metrics, f64::from(u8::from(is_write)))
+        .with("unauthenticated", Source::Metrics, f64::from(u8::from(verb == UNAUTHENTICATED)))
         .with("breadth", Source::Metrics, breadth(grown.iter().map(|own| own.1.rps)))
         .with("flat", flat_of, flat);
     Some(candidate)
@@ -106,11 +110,11 @@ pub(super) fn lists(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
-/// Of all requests at baseline, the part of callers (or kinds) that now send at least 1.3 times as many.
+/// Of all requests at baseline, the part of callers (or kinds) that now send so many times more that they ask for more.
 fn breadth(rps: impl Iterator<Item = [f64; 2]>) -> f64 {
     let (mut more, mut all) = (0.0, 0.0);
     for [before, within] in rps {
-        more += if within >= 1.3 * before { before } else { 0.0 };
+        more += if within >= MORE * before { before } else { 0.0 };
         all += before;
     }
     part(more, all)

@@ -79,7 +79,8 @@ impl Candidate {
 
     /// Its probability if no kind of source were missing, and the others said no more against it.
     pub fn confidence_if_complete(&self) -> f64 {
-        probability(self.odds_of(|own| !MISSING.contains(&own.name)))
+        // What a policy hides may speak for a cause, so that not to see it adds to its odds.
+        self.confidence.max(probability(self.odds_of(|own| !MISSING.contains(&own.name))))
     }
 }
 
