@@ -44,6 +44,10 @@ impl Question for Breaking {
     fn bounds(&self) -> Bounds {
         (self.query.since, self.query.until)
     }
+    fn looks_at(&self) -> Bounds {
+        // What pages count is compared with all of the logs.
+        if self.windows.is_some() { (None, None) } else { self.bounds() }
+    }
     fn fold(&self, _: usize) -> Folding {
         Folding { plan: Plan::new(self.query.clone()), windows: self.windows.clone(), is_last: self.is_last }
     }

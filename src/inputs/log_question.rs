@@ -7,7 +7,7 @@ use crate::model::input::Reading;
 use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::audit::settle::settled;
+use crate::sources::audit::settle::{Asked, settled};
 use crate::sources::found::LogStream;
 use crate::sources::watcher::Watcher;
 use std::sync::Arc;
@@ -21,6 +21,11 @@ pub(crate) trait Question: Send + Sync + 'static {
 
     /// Which times it is about.
     fn bounds(&self) -> Bounds;
+
+    /// Which times it looks at: what it compares with may lie outside of what it is about.
+    fn looks_at(&self) -> Bounds {
+        self.bounds()
+    }
 
     /// What makes the answer from so many streams.
     fn fold(&self, streams: usize) -> Self::Fold;
@@ -125,7 +130,8 @@ pub(crate) fn answer<Q: Question>(
     watcher: &dyn Watcher,
 ) -> (Q::Answer, Outcome) {
     let how = how.into();
-    settled(streams, question.bounds(), |streams| {
+    let asked = Asked { judged: question.bounds(), read: question.looks_at() };
+    settled(streams, asked, |streams| {
         let fold = question.fold(streams.len());
         let mut state = fold.begin();
         let (workers, outcome) =

@@ -9,7 +9,7 @@ use crate::cli::{Context, Error};
 use crate::model::event::Timed;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::audit::settle::settled;
+use crate::sources::audit::settle::{Asked, settled};
 use crate::sources::found::LogStream;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -194,13 +194,13 @@ fn side_by_side(
 ) -> (Vec<Arc<dyn Any + Send + Sync>>, Outcome) {
     let progress = progress(&streams, context);
     // Times that nobody asks for need not be judged.
-    let since = questions.iter().map(|question| question.bounds().0).min().flatten();
-    let until = questions
-        .iter()
-        .map(|question| question.bounds().1)
-        .collect::<Option<Vec<_>>>()
-        .and_then(|all| all.into_iter().max());
-    let result = settled(streams, (since, until), |streams| {
+    let widest = |bounds: fn(&dyn AnyQuestion) -> Bounds| {
+        let all = || questions.iter().map(|question| bounds(*question));
+        let until = all().map(|own| own.1).collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        (all().map(|own| own.0).min().flatten(), until)
+    };
+    let asked = Asked { judged: widest(|own| own.bounds()), read: widest(|own| own.looks_at()) };
+    let result = settled(streams, asked, |streams| {
         let folds: Vec<Box<dyn AnyFold>> = questions.iter().map(|question| question.fold(streams.len())).collect();
         let lanes: Vec<Box<dyn AnyLane + '_>> = folds.iter().map(|fold| fold.lane()).collect();
         let make = || Sides(lanes.iter().map(|lane| lane.side()).collect());
@@ -238,6 +238,7 @@ type AnyBatch = Box<dyn Any + Send>;
 trait AnyQuestion: Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn bounds(&self) -> Bounds;
+    fn looks_at(&self) -> Bounds;
     fn fold(&self, streams: usize) -> Box<dyn AnyFold>;
     fn cache_use(&self) -> CacheUse;
     fn cached(&self, own: &Cacheable, context: &mut Context<'_>) -> Result<Option<AnyAnswer>, Error>;
@@ -256,6 +257,9 @@ impl<Q: Question> AnyQuestion for Q {
     }
     fn bounds(&self) -> Bounds {
         Question::bounds(self)
+    }
+    fn looks_at(&self) -> Bounds {
+        Question::looks_at(self)
     }
     fn fold(&self, streams: usize) -> Box<dyn AnyFold> {
         Box::new(Question::fold(self, streams))

@@ -1,9 +1,11 @@
 //! Datasets: audit events as typed columns in Parquet, partitioned by cluster, date and hour (docs/dataset.md).
 
-use super::time::{Micros, SECOND, format};
+use super::time::{Micros, SECOND, Span, format, parse_any};
 use super::uri::percent_encode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 
 /// The schema of events, in the metadata of each file and in the dataset's own description.
 pub const SCHEMA: &str = "plimsoll.dataset/v1";
@@ -299,6 +301,14 @@ impl Partition {
     }
 }
 
+/// The hour whose partition a file lies in.
+pub fn hour_of(file: &Path) -> Option<Span> {
+    let mut folders = file.ancestors().skip(1).map(|folder| folder.file_name().and_then(OsStr::to_str).unwrap_or(""));
+    let (hour, date) = (folders.next()?.strip_prefix("hour=")?, folders.next()?.strip_prefix("date=")?);
+    let from = parse_any(&format!("{date}T{hour}:00:00Z"))?;
+    Some((from, from + 3_600 * SECOND))
+}
+
 /// The folder of a cluster's captures of a day, by days since 1970.
 pub fn day_folder(cluster: &str, day: i64) -> String {
     format!("cluster={}/date={}", escaped(cluster), &format(day * 86_400 * SECOND)[..10])
@@ -324,6 +334,16 @@ mod tests {
         assert_eq!(folder("prod-eu.1", 494_421), "cluster=prod-eu.1/date=2026-05-27/hour=21");
         assert_eq!(folder("", 0), "cluster=__HIVE_DEFAULT_PARTITION__/date=1970-01-01/hour=00");
         assert_eq!(folder("../a b=ü", 1), "cluster=%2E.%2Fa%20b%3D%C3%BC/date=1970-01-01/hour=01");
+    }
+
+    #[test]
+    fn the_hour_of_a_file_is_that_of_its_folder() {
+        let own = Partition { cluster: "a".to_owned(), hour: 494_421 };
+        let file = Path::new("ds/audit").join(own.folder()).join("part-ab-0.parquet");
+        assert_eq!(hour_of(&file), Some((494_421 * 3_600 * SECOND, 494_422 * 3_600 * SECOND)));
+        for other in ["part-ab-0.parquet", "ds/hour=09/part-ab-0.parquet", "date=2026-11-20/hour=x/part-ab-0.parquet"] {
+            assert_eq!(hour_of(Path::new(other)), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! One input: where its bytes are, how they are packed, and what they are, recognised by how they begin.
 
 use super::content::{Content, look};
-use crate::model::dataset::{PageRows, Part};
+use crate::model::dataset::{PageRows, Part, hour_of};
 use crate::model::input::LossKind;
 use crate::model::problem::Problem;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use crate::sources::split::Splitter;
 use crate::sources::wanted::Wanted;
 use crate::sources::{archive_names, audit, dataset};
@@ -432,6 +432,13 @@ impl Source {
         let (path, place, ids, part) = (path.clone(), place.clone(), ids.clone(), part.clone());
         let again = Self { path, place, ids, part, head: Vec::new(), rest: None, ..*self };
         matches!(self.place, Place::File(_)).then_some(again)
+    }
+
+    /// Of a dataset's file of events: the hour whose partition it lies in, and when its first and last event were.
+    pub fn hour(&self) -> Option<(Span, Span)> {
+        let (Some(part), Place::File(path)) = (&self.part, &self.place) else { return None };
+        let hour = hour_of(path).filter(|_| part.pages.is_empty())?;
+        Some((hour, (part.first, part.last)))
     }
 
     /// Times of the events in so many lines, at most, at its start, as far as that can be looked at without taking

@@ -219,6 +219,44 @@ fn commands_answer_from_a_dataset_as_from_its_logs() {
     }
 }
 
+#[test]
+fn of_a_dataset_only_the_hours_that_are_asked_for_are_read() {
+    let home = folder();
+    let dataset = home.path().join("events").display().to_string();
+    for instance in ["apiserver-0", "apiserver-1"] {
+        let log = String::from_utf8(sample_bytes(&format!("list-storm/audit/{instance}/audit.log.zst"))).unwrap();
+        // Three hours that are alike.
+        let hours = ["09", "10", "11"].map(|hour| log.replace("2026-11-20T09:", &format!("2026-11-20T{hour}:")));
+        write(home.path(), &format!("logs/{instance}/audit.log"), hours.concat());
+    }
+    let logs = home.path().join("logs").display().to_string();
+    build(&[&logs], Path::new(&dataset));
+    let read = |window: &[&str]| {
+        let command = [&["traffic", "--by", "verb,resource,user"], window].concat();
+        assert_eq!(answer(&command, &dataset), answer(&command, &logs), "{window:?}");
+        for other in [&["clients"][..], &["guard", "events"], &["balance"], &["controllers"]] {
+            let command = [other, window].concat();
+            assert_eq!(answer(&command, &dataset), answer(&command, &logs), "{command:?}");
+        }
+        let ran = plimsoll(&[&command[..], &[&dataset, "-o", "json"]].concat());
+        let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let inputs = document["inputs"].as_array().unwrap().iter().map(|own| own["path"].as_str().unwrap());
+        let mut hours: Vec<String> = inputs.map(|path| path.split("hour=").nth(1).unwrap()[..2].to_owned()).collect();
+        hours.dedup();
+        hours.join(" ")
+    };
+    assert_eq!(read(&[]), "09 10 11 09 10 11");
+    let at = |time: &str| format!("2026-11-20T{time}Z");
+    let [ten, half, eleven, past] = ["10:00:00", "10:20:00", "11:00:00", "11:00:01"].map(at);
+    assert_eq!(read(&["--since", &half, "--until", &eleven]), "10");
+    assert_eq!(read(&["--since", &half, "--until", &past]), "10 11 10 11");
+    assert_eq!(read(&["--since", &eleven]), "11");
+    assert_eq!(read(&["--until", &ten]), "09");
+    // Where nothing is, and far away.
+    let [quiet, more] = ["10:50:00", "10:55:00"].map(at);
+    assert_eq!(read(&["--since", &quiet, "--until", &more]), "10");
+}
+
 /// A report of logs and pages, whichever form these have.
 #[test]
 fn pages_are_read_as_they_were() {

@@ -137,7 +137,7 @@ def main():
     sums = collections.defaultdict(Sum)
 
     def take(capture, name, source, truth, form):
-        found = score.judge(args.program, source)
+        found = score.judge(args.program, source)["episodes"]
         before = sums[name].row()
         sums[name].add(truth, found, form)
         new = [now - was for now, was in zip(sums[name].row(), before)]

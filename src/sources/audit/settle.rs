@@ -2,6 +2,7 @@
 //! then counts by day shows whether that was right. If it was not, the logs are read once more.
 
 use super::pass::Outcome;
+use crate::model::question::Bounds;
 use crate::model::stray::{KeptDays, MAX_DURATION};
 use crate::model::time::{Micros, together};
 use crate::sources::found::LogStream;
@@ -16,12 +17,50 @@ const ONCE: Micros = 36 * MAX_DURATION;
 /// First and last instant.
 pub type Stretch = (Micros, Micros);
 
-/// Runs `attempt` over the logs with what is stray set aside: once, or twice where the ends of the files misled. Only
-/// times within `since` and `until` are judged.
+/// Which times of logs are of interest.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// Those of which it is judged what is stray.
+    pub judged: Bounds,
+    /// Those outside of which nobody looks at an event: of a dataset, hours that lie there are not read.
+    pub read: Bounds,
+}
+
+/// Runs `attempt` over the logs with what is stray set aside: once, or twice where the ends of the files misled.
 pub fn settled<R>(
     mut streams: Vec<LogStream>,
-    (since, until): (Option<Micros>, Option<Micros>),
+    asked: Asked,
     mut attempt: impl FnMut(Vec<LogStream>) -> (R, Outcome),
+) -> (R, Outcome) {
+    let left: Vec<Option<Stretch>> = streams.iter_mut().map(|stream| leave_out(stream, asked.read)).collect();
+    let (result, mut outcome) = attempted(streams, asked.judged, &mut attempt);
+    // The log goes on there all the same.
+    for (coverage, (first, last)) in outcome.coverage.iter_mut().zip(left).filter_map(|(own, left)| Some((own, left?)))
+    {
+        coverage.first = coverage.first.into_iter().chain([first]).min();
+        coverage.last = coverage.last.into_iter().chain([last]).max();
+    }
+    (result, outcome)
+}
+
+/// Takes out of a log the files of hours of which nothing is asked; from when until when they have events.
+fn leave_out(stream: &mut LogStream, (since, until): Bounds) -> Option<Stretch> {
+    let mut left = None;
+    stream.files.retain(|file| {
+        let Some((span, events)) = file.hour() else { return true };
+        let is_asked = since.is_none_or(|since| span.1 > since) && until.is_none_or(|until| span.0 < until);
+        if !is_asked {
+            left = together(left, Some(events));
+        }
+        is_asked
+    });
+    left
+}
+
+fn attempted<R>(
+    mut streams: Vec<LogStream>,
+    (since, until): Bounds,
+    attempt: &mut impl FnMut(Vec<LogStream>) -> (R, Outcome),
 ) -> (R, Outcome) {
     let guess = guess(&streams).within(since, until);
     streams.iter_mut().for_each(|stream| stream.kept = guess.clone());
