@@ -7,7 +7,7 @@ use crate::model::input::Reading;
 use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::audit::settle::{Asked, settled};
+use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
 use crate::sources::watcher::Watcher;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ pub(crate) fn answer<Q: Question>(
     watcher: &dyn Watcher,
 ) -> (Q::Answer, Outcome) {
     let how = how.into();
-    let asked = Asked { judged: question.bounds(), read: question.looks_at() };
+    let asked = LogBounds { judged: question.bounds(), read: question.looks_at() };
     settled(streams, asked, |streams| {
         let fold = question.fold(streams.len());
         let mut state = fold.begin();

@@ -9,7 +9,7 @@ use crate::cli::{Context, Error};
 use crate::model::event::Timed;
 use crate::model::question::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::audit::settle::{Asked, settled};
+use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -199,7 +199,7 @@ fn side_by_side(
         let until = all().map(|own| own.1).collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
         (all().map(|own| own.0).min().flatten(), until)
     };
-    let asked = Asked { judged: widest(|own| own.bounds()), read: widest(|own| own.looks_at()) };
+    let asked = LogBounds { judged: widest(|own| own.bounds()), read: widest(|own| own.looks_at()) };
     let result = settled(streams, asked, |streams| {
         let folds: Vec<Box<dyn AnyFold>> = questions.iter().map(|question| question.fold(streams.len())).collect();
         let lanes: Vec<Box<dyn AnyLane + '_>> = folds.iter().map(|fold| fold.lane()).collect();

@@ -12,7 +12,7 @@ use crate::model::problem::Problem;
 use crate::model::question::Bounds;
 use crate::model::time::{self, Micros};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
-use crate::sources::audit::settle::{Asked, settled};
+use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
 use crate::sources::watcher::Watcher;
 use std::marker::PhantomData;
@@ -165,7 +165,7 @@ pub(crate) fn pass<W: Worker, S>(
     log_question::only_logs(&streams, "this")?;
     let progress = log_question::progress(&streams, context);
     let window = (selection.since, selection.until);
-    let (all, outcome) = settled(streams, Asked { judged: window, read: window }, |streams| {
+    let (all, outcome) = settled(streams, LogBounds { judged: window, read: window }, |streams| {
         let mut all = begin();
         let (_, outcome) = pass::run(streams, context.settings.reading(), &progress, &make, |delivery| {
             if let Delivery::Block { batch, .. } = delivery {

@@ -70,8 +70,9 @@ fn missing(source: Source) -> &'static str {
 }
 
 /// What ends requests that are answered with 401.
-const RENEW: &str = "renew the credentials of who sends them: a certificate or token that expired or was revoked, or one of \
-                     another cluster; priority and fairness never sees such requests, so nothing there slows them down";
+const RENEW: &str = "renew the credentials of who sends them: a certificate or token that expired or was revoked, or \
+                     one of another cluster; priority and fairness never sees such requests, so nothing there slows \
+                     them down";
 
 /// Logarithm of how many times more watches start, from which on clients connect again.
 const MORE_WATCHES: f64 = 0.7;

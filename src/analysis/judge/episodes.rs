@@ -390,8 +390,8 @@ fn is_one(draft: &Draft) -> bool {
     (is_long || is_cascade) && draft.deviations.iter().any(is_whole)
 }
 
-/// Whether load was so from the begin of the record on and fell as something else began: that was what is usual, and not
-/// what came.
+/// Whether load was so from the begin of the record on and fell as something else began: that was what is usual, and
+/// not what came.
 fn was_usual(draft: &Draft, all: &[Draft], series: &[RequestSeries]) -> bool {
     let tile = series.iter().map(|own| own.grid.tile).max().unwrap_or(0);
     let begin = series.iter().map(|own| own.grid.span.0).min().unwrap_or(draft.span.0);

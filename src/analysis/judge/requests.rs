@@ -10,8 +10,8 @@ pub type Caller = [String; 2];
 /// What is asked for: verb, API group, resource, subresource.
 pub type Kind = [String; 4];
 
-/// The verb of what pages count without its kind: requests without valid credentials, which are answered with 401 before
-/// anybody looks at what they ask for.
+/// The verb of what pages count without its kind: requests without valid credentials, which are answered with 401
+/// before anybody looks at what they ask for.
 pub const UNAUTHENTICATED: &str = "unauthenticated";
 
 /// Whoever sends so many times more than before asks for more.

@@ -19,7 +19,7 @@ pub type Stretch = (Micros, Micros);
 
 /// Which times of logs are of interest.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct LogBounds {
     /// Those of which it is judged what is stray.
     pub judged: Bounds,
     /// Those outside of which nobody looks at an event: of a dataset, hours that lie there are not read.
@@ -29,7 +29,7 @@ pub struct Asked {
 /// Runs `attempt` over the logs with what is stray set aside: once, or twice where the ends of the files misled.
 pub fn settled<R>(
     mut streams: Vec<LogStream>,
-    asked: Asked,
+    asked: LogBounds,
     mut attempt: impl FnMut(Vec<LogStream>) -> (R, Outcome),
 ) -> (R, Outcome) {
     let left: Vec<Option<Stretch>> = streams.iter_mut().map(|stream| leave_out(stream, asked.read)).collect();
