@@ -49,6 +49,8 @@ KINDS = {
     "too-few-seats": {"too-few-seats"},
     "api-unavailable": {"api-unavailable"},
     "store-full": {"slow-etcd", "write-burst"},
+    "garbage-collection": {"cascade-delete", "write-burst", "client-surge"},
+    "admission-refuses": {"webhook-drag"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }
 # Where nobody is named, that requests of one kind rose is all that is seen.
