@@ -153,6 +153,7 @@ impl Requests for Audit {
                 requests: f64::from(row.count),
                 errors: of(Outcome::Error),
                 throttled: of(Outcome::Throttled),
+                refused: 0.0,
                 spent: row.spent.map(f64::from),
                 latency: &self.latencies[begin..begin + len],
             });

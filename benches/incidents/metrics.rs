@@ -364,6 +364,7 @@ impl Requests for Metrics {
                 requests,
                 errors,
                 throttled,
+                refused: 0.0,
                 spent: [0.0; 3],
                 latency: &self.latencies[begin..begin + len],
             });

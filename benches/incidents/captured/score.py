@@ -50,7 +50,8 @@ KINDS = {
     "api-unavailable": {"api-unavailable"},
     "store-full": {"slow-etcd", "write-burst"},
     "garbage-collection": {"cascade-delete", "write-burst", "client-surge"},
-    "admission-refuses": {"webhook-drag"},
+    "admission-refuses": {"writes-refused"},
+    "conflict-storm": {"write-burst", "client-surge"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }
 # Where nobody is named, that requests of one kind rose is all that is seen.
@@ -94,7 +95,8 @@ def is_right(truth, cause, form):
     # What a cgroup says is in the bundle alone; without it, who filled the memory is all that can be seen.
     if truth["cause"] == "memory-pressure" and form != "bundle":
         wanted = wanted | {"client-surge"}
-    if form == "metrics":
+    # Who sends what the audit policy leaves out can't be seen.
+    if form == "metrics" or truth.get("unlogged") and cause["cause"] == "request-surge":
         return cause["cause"] in wanted or cause["cause"] == "request-surge" and bool(wanted & UNNAMED)
     if cause["cause"] not in wanted:
         return False

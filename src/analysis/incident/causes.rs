@@ -162,6 +162,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             let clients = counted(candidate.feature("callers") as u64, "client");
             format!("LISTs of {} increased, sent by {clients}", named("one resource"))
         }
+        "request-surge" if candidate.feature("unlogged") > 0.0 => {
+            format!("{} increased; the audit policy leaves them out, so nobody can be named", named("requests"))
+        }
         "request-surge" => format!("{} increased; audit logs would show who sends them", named("requests")),
         "load-surge" => "most clients sent more requests than before".to_owned(),
         "slow-etcd" if candidate.feature("member_alone") > 0.0 => {
@@ -209,6 +212,10 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             let nodes = counted(candidate.feature("nodes") as u64, "node");
             format!("the kubelets of {nodes} did not answer, and the nodes were marked NotReady")
         }
+        "writes-refused" => match candidate.caller.as_ref() {
+            Some(who) => format!("{} changed rules that refuse writes of many clients", name(who)),
+            None => "rules of the cluster refused writes of many clients (400, 403, 422)".to_owned(),
+        },
         "too-few-seats" => {
             let what = match () {
                 () if candidate.feature("throttled_flat") > 0.0 => "requests were throttled (429)",
@@ -308,6 +315,10 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "leases_failing") => format!("{} of the writes of leases fail, which call no webhook", percent(value)),
         (_, "one_apiserver") => "one apiserver is much slower than the others".to_owned(),
         (_, "api_unavailable") => "its APIService was unavailable".to_owned(),
+        ("writes-refused", "refused") => {
+            format!("{} of the writes were refused, leases and events not counted", percent(value))
+        }
+        ("writes-refused", "rules_changed") => "policies, webhooks, roles or quotas were written meanwhile".to_owned(),
         ("apiserver-slow" | "too-few-seats", "away") => "an apiserver was away".to_owned(),
         ("imbalance", "away") => "another apiserver was unavailable, and the others took over its load".to_owned(),
         (_, "away") => {
@@ -409,11 +420,14 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             "read from the watch cache, in pages or through informers: plimsoll clients {sources} --emit watch-cache"
         )),
         "request-surge" => {
-            now.push(
-                "enable audit logging at level Metadata to see who sends them: plimsoll traffic AUDIT --by \
-                 user,agent"
+            now.push(match candidate.feature("unlogged") > 0.0 {
+                true => "log them at level Metadata to see who sends them: a rule for this resource before the one \
+                         that leaves it out of the audit policy"
                     .to_owned(),
-            );
+                false => "enable audit logging at level Metadata to see who sends them: plimsoll traffic AUDIT --by \
+                          user,agent"
+                    .to_owned(),
+            });
             if candidate.feature("unauthenticated") > 0.0 {
                 now.insert(0, RENEW.to_owned());
                 return (now, later);
@@ -459,6 +473,19 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             later.push(format!(
                 "see what their pods' eviction asks of the control plane: plimsoll guard events {sources}"
             ));
+        }
+        "writes-refused" => {
+            now.push(format!(
+                "see what is refused and to whom: plimsoll traffic {sources} --by verb,resource,code,user --where code=403 \
+                 (or 422, 400); responseStatus.message in the audit log names the rule"
+            ));
+            now.push(
+                "undo the latest change of admission and access: kubectl get \
+                 validatingadmissionpolicybindings,validatingwebhookconfigurations,mutatingwebhookconfigurations \
+                 --sort-by=.metadata.creationTimestamp"
+                    .to_owned(),
+            );
+            later.push("try rules with validationActions [Warn, Audit] before they deny".to_owned());
         }
         "too-few-seats" => {
             now.push(

@@ -120,6 +120,7 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     for (name, words, of) in [
         ("errors_per_s", "5xx", (|own: &Profile| own.tiles.errors + own.tiles.long[0]) as fn(&Profile) -> f64),
         ("throttled_per_s", "429s", |own| own.tiles.throttled + own.tiles.long[1]),
+        ("refused_writes_per_s", "refused writes", |own| own.tiles.refused[0]),
     ] {
         let values = rate(of);
         if values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {

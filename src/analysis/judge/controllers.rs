@@ -1,5 +1,5 @@
 //! Controllers that ask for nothing any more: as long as they live, they renew their lease, or ask whether it is free,
-//! every two seconds.
+//! every two seconds. What else they ask is the work that others make for them, of which there may be none.
 
 use super::excursions::runs;
 use super::requests::CONTROLLERS;
@@ -11,7 +11,7 @@ use std::ops::Range;
 /// They ask every 2 s (`--leader-elect-retry-period`); where they are seen less often than every 5 s, the audit policy
 /// leaves their leases out, and nothing is known. A second.
 const MIN_RATE: f64 = 0.2;
-/// What they ask while they live: this quantile over all intervals, as they may be gone for most of the time.
+/// What they ask of leases while they live: this quantile over all intervals, as they may be gone for most of the time.
 const USUAL: f64 = 0.7;
 /// Less than this part of it is silence.
 const SILENT: f64 = 0.1;
@@ -26,7 +26,7 @@ const MIN_SILENCE: Micros = 30 * SECOND;
 pub(super) struct Silence {
     /// Of which, by its name.
     name: &'static str,
-    /// What it asks for while it lives, a second.
+    /// What it asks of leases while it lives, a second.
     usual: f64,
     /// Nothing of its work is asked for in these either: they show no baseline.
     pub(super) tiles: Range<usize>,
@@ -40,10 +40,10 @@ pub(super) fn silences(series: &RequestSeries) -> Vec<Silence> {
     for (number, (_, name)) in CONTROLLERS.iter().enumerate() {
         let (counts, usual) = requests(series, number);
         let base = vec![usual; counts.len()];
-        all.extend(silent_tiles(series, &counts, usual).into_iter().map(|tiles| Silence {
+        all.extend(silent_tiles(series, counts, usual).into_iter().map(|tiles| Silence {
             name,
             usual,
-            span: edges(series, &counts, &base, 0.0, &tiles),
+            span: edges(series, counts, &base, 0.0, &tiles),
             tiles,
         }));
     }
@@ -65,13 +65,9 @@ pub(super) fn silent(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviat
     long.map(of).collect()
 }
 
-/// What one of the controllers asks for by interval, and a second while it lives.
-fn requests(series: &RequestSeries, number: usize) -> (Vec<f64>, f64) {
-    let mut counts = vec![0.0; series.tiles.len()];
-    let callers = series.controllers.iter().zip(&series.by_caller).filter(|(own, _)| **own == Some(number));
-    for (tile, count) in callers.flat_map(|(_, own)| &own.counts) {
-        counts[*tile as usize] += f64::from(*count);
-    }
+/// What a controller asks of leases by interval, and a second while it lives.
+fn requests(series: &RequestSeries, number: usize) -> (&[f64], f64) {
+    let counts = &series.leases[number];
     let rates = counts.iter().enumerate().map(|(at, count)| count / series.grid.seconds(at).max(0.1));
     let usual = quantile(rates.collect(), USUAL).unwrap_or(0.0);
     (counts, usual)

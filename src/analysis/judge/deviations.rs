@@ -3,6 +3,7 @@
 use super::controllers::{self, Silence};
 use super::excursions::{baseline, excursions, runs};
 use super::nodes;
+use super::refusals;
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
 use super::slower;
@@ -61,6 +62,10 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     // A failing webhook fails writes, of which there may be few among all requests.
     let failed = impacts(series, |tile| (tile.felt[2].errors, tile.felt[2].requests));
     all.extend(failed.into_iter().map(|own| own.deviation(series, Signal::FailedWrites)));
+    // A rule that refuses refuses many clients' writes.
+    let refused = impacts(series, |tile| tile.refusals.counts());
+    let refused = refused.into_iter().filter(|own| refusals::are_many(series, own.tiles.clone()));
+    all.extend(refused.map(|own| own.deviation(series, Signal::RefusedWrites)));
     // A slow store or webhook is slow for writes, of which there may be few among all requests.
     for class in 0..3 {
         let found = impacts(series, |tile| {

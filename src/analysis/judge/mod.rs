@@ -14,6 +14,7 @@ mod node_signs;
 mod nodes;
 pub mod paged;
 pub mod profile;
+mod refusals;
 pub mod requests;
 pub mod rolled;
 pub mod series;

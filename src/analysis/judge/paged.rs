@@ -182,6 +182,8 @@ impl Requests for Paged {
                     requests: *count,
                     errors: of(Outcome::Error),
                     throttled: of(Outcome::Throttled),
+                    // By whom is not known, so whether it is one client or all of them is not, either.
+                    refused: 0.0,
                     spent: [0.0; 3],
                     latency,
                 });

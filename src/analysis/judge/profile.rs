@@ -132,6 +132,8 @@ pub struct Sums {
     pub errors: f64,
     /// 429.
     pub throttled: f64,
+    /// Writes that rules refused, of those that rules are about.
+    pub refused: [f64; 2],
     /// Errors and 429s of long-running requests.
     pub long: [f64; 2],
     /// Requests whose latency is known.
@@ -152,6 +154,8 @@ impl Sums {
         self.writes += tile.felt[2].requests;
         self.errors += all.errors;
         self.throttled += all.throttled;
+        let (refused, writes) = tile.refusals.counts();
+        self.refused = [self.refused[0] + refused, self.refused[1] + writes];
         self.timed += all.timed;
         self.slow += all.slow;
         self.long.iter_mut().zip(tile.long).for_each(|(sum, own)| *sum += own);

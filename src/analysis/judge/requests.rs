@@ -93,6 +93,8 @@ pub struct Row<'r> {
     pub errors: f64,
     /// Of these, code 429.
     pub throttled: f64,
+    /// Of these, code 400, 403 or 422: a rule of the cluster refused them.
+    pub refused: f64,
     /// Seconds that the apiserver says slow requests spent in etcd, in webhooks, in the APF queue.
     pub spent: [f64; 3],
     /// Latencies: seconds, and how many. Of watches the time to their start.

@@ -1,5 +1,6 @@
 //! Requests of audit logs, by their roll-up.
 
+use super::refusals::is_refusal;
 use super::requests::{Axes, Grid, Requests, Row};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
@@ -40,6 +41,8 @@ struct Key {
     instance: usize,
     /// How such requests ended.
     outcome: Outcome,
+    /// Whether a rule of the cluster refused them.
+    is_refused: bool,
 }
 
 /// The requests of a roll-up, without those of the apiservers themselves, of which there are many whenever one starts.
@@ -70,7 +73,8 @@ impl<'r> Rolled<'r> {
                 let caller = callers.of([who.user.to_owned(), who.agent.to_owned()]);
                 let kind = kinds.of([row.verb, group, resource, row.subresource].map(str::to_owned));
                 let instance = instances.of(row.instance.to_owned());
-                Some(Key { caller, kind, instance, outcome: Outcome::of_code(row.code) })
+                let (outcome, is_refused) = (Outcome::of_code(row.code), is_refusal(row.code));
+                Some(Key { caller, kind, instance, outcome, is_refused })
             });
         }
         let tile = rollup.tile_seconds() * SECOND;
@@ -95,7 +99,8 @@ impl Requests for Rolled<'_> {
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         let mut latency = Vec::new();
         for row in self.rollup.traffic() {
-            let Some(&Some(Key { caller, kind, instance, outcome })) = self.keys.get(row.key as usize) else {
+            let Some(&Some(Key { caller, kind, instance, outcome, is_refused })) = self.keys.get(row.key as usize)
+            else {
                 continue;
             };
             let Some(tile) = self.axes.grid.place(row.tile * SECOND) else { continue };
@@ -113,6 +118,7 @@ impl Requests for Rolled<'_> {
                 requests,
                 errors: of(Outcome::Error),
                 throttled: of(Outcome::Throttled),
+                refused: if is_refused { requests } else { 0.0 },
                 spent: row.spent().map(|micros| micros as f64 / 1e6),
                 latency: &latency,
             });

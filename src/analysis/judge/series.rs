@@ -5,7 +5,8 @@
 //! compared with itself in quiet intervals, those in which requests were not slower than usual.
 
 use super::node_signs::{NodeSigns, Sign};
-use super::requests::{Class, Grid, Kind, Requests, Row, controller, is_control_plane};
+use super::refusals::{Refusals, are_about};
+use super::requests::{CONTROLLERS, Class, Grid, Kind, Requests, Row, controller, is_control_plane};
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use std::collections::BTreeSet;
@@ -181,6 +182,8 @@ pub struct Tile {
     pub latency: Latencies,
     /// What they say of nodes.
     pub nodes: NodeSigns,
+    /// What rules refuse of the writes.
+    pub refusals: Refusals,
 }
 
 impl Tile {
@@ -220,8 +223,10 @@ pub struct RequestSeries {
     pub by_instance: Vec<Vec<f64>>,
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
-    /// Which callers are controllers, by their place in [`CONTROLLERS`](super::requests::CONTROLLERS).
-    pub(super) controllers: Vec<Option<usize>>,
+    /// Which callers are controllers, by their place in [`CONTROLLERS`].
+    controllers: Vec<Option<usize>>,
+    /// What each of these asks of leases, by interval.
+    pub(super) leases: [Vec<f64>; CONTROLLERS.len()],
     /// Who starts watches in each interval: numbers of callers.
     pub watching: Vec<BTreeSet<u32>>,
     /// Seconds that one request of a kind takes in quiet intervals; of a watch, what a LIST of all takes; 0 of what
@@ -237,6 +242,10 @@ pub struct RequestSeries {
     is_probe: Vec<bool>,
     /// Which kinds are watches.
     is_watch: Vec<bool>,
+    /// Which kinds are about leases.
+    is_lease: Vec<bool>,
+    /// Which kinds are writes that rules are about.
+    is_ruled: Vec<bool>,
 }
 
 /// Requests and seconds of a kind by interval.
@@ -280,12 +289,15 @@ impl RequestSeries {
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
             controllers: requests.callers().iter().map(controller).collect(),
+            leases: std::array::from_fn(|_| vec![0.0; len]),
             watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),
             thresholds: Vec::new(),
             is_own: requests.callers().iter().map(|[user, _]| is_control_plane(user)).collect(),
             classes,
             is_watch: kinds.iter().map(|kind| kind[0] == "watch").collect(),
+            is_lease: kinds.iter().map(|kind| kind[2] == "leases").collect(),
+            is_ruled: kinds.iter().map(|kind| Class::of(kind) == Class::Write && are_about(kind)).collect(),
             is_probe: kinds.iter().map(|[_, _, resource, _]| resource.is_empty()).collect(),
         };
         let signs: Vec<Option<Sign>> = kinds.iter().map(Sign::of).collect();
@@ -321,6 +333,12 @@ impl RequestSeries {
             self.by_caller[row.caller].add(row.tile, f64::from(count));
             return;
         };
+        if let Some(controller) = self.controllers[row.caller].filter(|_| self.is_lease[row.kind]) {
+            self.leases[controller][row.tile] += row.requests;
+        }
+        if self.is_ruled[row.kind] {
+            tile.refusals.add(row);
+        }
         let felt = &mut tile.felt[place];
         felt.requests += row.requests;
         // A probe of /readyz fails while its apiserver starts, and nobody waits for it.

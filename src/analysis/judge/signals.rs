@@ -18,6 +18,8 @@ pub enum Signal {
     Errors,
     /// Writes that fail so.
     FailedWrites,
+    /// Writes of many clients that a rule of the cluster refuses (400, 403, 422).
+    RefusedWrites,
     /// Requests that are throttled (429).
     Throttled,
     /// Hardly any request ends.
@@ -61,6 +63,7 @@ impl Signal {
             Self::Slower => "slower",
             Self::Errors => "errors",
             Self::FailedWrites => "failed_writes",
+            Self::RefusedWrites => "refused_writes",
             Self::Throttled => "throttled",
             Self::Silence => "silence",
             Self::WritesStop => "writes_stop",
@@ -88,6 +91,7 @@ impl Signal {
                 | Self::SlowThroughout
                 | Self::Errors
                 | Self::FailedWrites
+                | Self::RefusedWrites
                 | Self::Throttled
                 | Self::Silence
                 | Self::WritesStop
@@ -142,7 +146,7 @@ impl Deviation {
         match self.signal {
             Signal::SlowThroughout => true,
             Signal::Slow(None) | Signal::Errors | Signal::Throttled => is_much(FELT),
-            Signal::Slow(Some(_)) | Signal::FailedWrites => is_much(FELT_OF_CLASS),
+            Signal::Slow(Some(_)) | Signal::FailedWrites | Signal::RefusedWrites => is_much(FELT_OF_CLASS),
             _ => false,
         }
     }

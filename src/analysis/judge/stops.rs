@@ -22,7 +22,7 @@ const SURE: f64 = 20.0;
 const MIN_SILENCE_S: f64 = 8.0;
 
 /// Within this time clients have connected again, in µs.
-const RECONNECTS: Micros = 30 * SECOND;
+pub(super) const RECONNECTS: Micros = 30 * SECOND;
 /// What is more than in this part of all other intervals is no chance.
 pub(super) const NEARLY_ALL: f64 = 0.9;
 /// Clients that lost their connections start so many times the watches that are usual, and so many at least.
@@ -114,7 +114,12 @@ impl Clock<'_> {
         let rest = self.baseline(&others);
         let expected = |at: usize| own.rate[at] * self.seconds[at];
         let mut all = Vec::new();
-        for tiles in self.silent(counts, own, SHORTLY) {
+        let found = self.silent(counts, own, SHORTLY);
+        // Where one goes again and again, the other times say nothing of what is usual.
+        let grid = series.grid;
+        let times: Vec<Span> =
+            found.iter().map(|own| (grid.start(own.start), grid.start(own.end) + RECONNECTS)).collect();
+        for tiles in found {
             let is_dead = |at: &usize| counts[*at] < DEAD * expected(*at);
             let first = tiles.clone().find(is_dead);
             let last = tiles.clone().rev().find(is_dead);
@@ -128,8 +133,8 @@ impl Clock<'_> {
             let is_shown = is_dead && !is_at_end;
             let span = edges(series, counts, &own.rate, 0.0, &tiles);
             let is_shown = is_shown
-                || reconnect(series, span.0)
-                || !is_at_end && reconnect(series, span.1)
+                || reconnect(series, span.0, &times)
+                || !is_at_end && reconnect(series, span.1, &times)
                 || is_at_end && is_taken_over(series, instance, span);
             let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * self.seconds[*at]).count();
             if is_shown && 2 * alive >= tiles.len() {
@@ -218,8 +223,8 @@ pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) ->
 }
 
 /// Whether many more watches than usual start within 30 s of a moment, and not by a few clients only, which may have
-/// started themselves.
-pub(super) fn reconnect(series: &RequestSeries, at: Micros) -> bool {
+/// started themselves. What is usual is not seen in `unusual` times.
+pub(super) fn reconnect(series: &RequestSeries, at: Micros, unusual: &[Span]) -> bool {
     let (grid, len) = (series.grid, series.tiles.len());
     let is_its = |place: &usize| grid.start(place + 1) > at - grid.tile && grid.start(*place) < at + RECONNECTS;
     let (Some(first), Some(last)) = ((0..len).find(is_its), (0..len).rev().find(is_its)) else { return false };
@@ -228,8 +233,14 @@ pub(super) fn reconnect(series: &RequestSeries, at: Micros) -> bool {
     let callers = |range: Range<usize>| series.watching[range].iter().flatten().collect::<BTreeSet<_>>().len();
     // Watches that ended by their timeouts start again at times of their own, and some minutes after a start at many.
     let others = (0..len.saturating_sub(within.len() - 1)).map(|from| from..from + within.len());
-    let others = others.filter(|own| own.end <= within.start || own.start >= within.end).map(sum).collect();
-    let usual = quantile(others, NEARLY_ALL).unwrap_or(0.0);
+    let others: Vec<_> = others.filter(|own| own.end <= within.start || own.start >= within.end).collect();
+    let is_usual = |own: &&Range<usize>| {
+        let span = (grid.start(own.start), grid.start(own.end));
+        unusual.iter().all(|other| overlap(*other, span) == 0)
+    };
+    let calm: Vec<f64> = others.iter().filter(is_usual).cloned().map(sum).collect();
+    let usual = if calm.len() >= MIN_BEFORE { calm } else { others.into_iter().map(sum).collect() };
+    let usual = quantile(usual, NEARLY_ALL).unwrap_or(0.0);
     let (after, of) = (sum(within.clone()), callers(within));
     // Pages do not say who.
     let are_many =

@@ -74,7 +74,8 @@ impl Requests for Made {
         for &(tile, (caller, kind, instance), Cell { count, errors, throttled, seconds }) in &self.rows {
             let latency = [(seconds * 0.8, count as f32 / 2.0), (seconds, count as f32 / 2.0)];
             let spent = [0.0; 3];
-            take(Row { tile, caller, kind, instance, requests: count, errors, throttled, spent, latency: &latency });
+            let (requests, refused) = (count, 0.0);
+            take(Row { tile, caller, kind, instance, requests, errors, throttled, refused, spent, latency: &latency });
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Causes that are rarer than load and a slow store, on the same small loads.
 
-use super::requests::UNAUTHENTICATED;
-use super::tests::{CONFIGMAPS, Cell, GET, LIST, Made, Paged, first, judged, tiles, vitals, within};
+use super::requests::{Axes, Requests, Row, UNAUTHENTICATED};
+use super::tests::{CONFIGMAPS, Cell, GET, LEASES, LIST, Made, Paged, first, judged, tiles, vitals, within};
 use super::vitals::Vital;
 use super::{Input, judge};
+use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
 
 #[test]
@@ -97,18 +98,35 @@ fn a_controller_that_asks_for_nothing_has_stopped() {
         judged(&made, None)
     };
     let users = ["system:kube-scheduler", "system:kube-controller-manager"];
-    let found = made(users, 0.1, 20..32);
+    let found = made(users, 0.3, 20..32);
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (20, 32)), "{found:?}");
     assert_eq!(found[0].causes[0].kind, "controllers-down");
     assert_eq!(found[0].causes[0].name.as_deref(), Some("kube-controller-manager"));
-    assert_eq!(made(users, 0.1, 20..24)[0].grade, Grade::Degraded);
+    assert_eq!(made(users, 0.3, 20..24)[0].grade, Grade::Degraded);
     // For most of the time, up to the end: what comes before is no surge.
-    let found = made(users, 0.1, 20..60);
+    let found = made(users, 0.3, 20..60);
     assert_eq!((found.len(), found[0].state), (1, State::Ongoing), "{found:?}");
     // It restarts; it is anybody; its leases are not in the log.
-    assert!(made(users, 0.1, 20..22).is_empty());
-    assert!(made([users[0], "team:1"], 0.1, 20..32).is_empty());
+    assert!(made(users, 0.3, 20..22).is_empty());
+    assert!(made([users[0], "team:1"], 0.3, 20..32).is_empty());
     assert!(made(users, 0.001, 20..32).is_empty());
+
+    // It has much to do for most of the time, and nothing in the rest; its leases are in the log, or are not.
+    for leases in [0.3, 0.0] {
+        let mut made = Made::new(60, |tile, (caller, kind, _), own| Cell {
+            count: own.count
+                * match (caller, kind) {
+                    (1, LEASES) => leases,
+                    (1, _) if (20..50).contains(&tile) => 3.0,
+                    (1, _) => 0.0,
+                    _ => 1.0,
+                },
+            ..own
+        });
+        made.axes.callers[1][0] = users[1].to_owned();
+        let found = judged(&made, None);
+        assert!(found.iter().all(|own| own.grade > Grade::Incident && first(own).0 != "controllers-down"));
+    }
 }
 
 #[test]
@@ -174,4 +192,75 @@ fn what_was_so_from_the_begin_on_and_falls_as_something_else_begins_was_usual() 
     // Where nothing begins, it ended.
     let spans: Vec<(i64, i64)> = judged(&made(20), None).iter().map(tiles).collect();
     assert_eq!(spans, [(0, 15), (35, 60)]);
+}
+
+#[test]
+fn what_the_audit_policy_leaves_out_is_named_by_pages() {
+    let judge_both = |logged: f64| {
+        let make = |part: f64| {
+            let mut made = Made::new(60, |_, _, own| own);
+            made.axes.kinds.push(["create", "", "events", ""].map(str::to_owned));
+            let key = (2, made.axes.kinds.len() - 1, 0);
+            let cell = |tile| if within(tile) { 2000.0 * part } else { 20.0 * part };
+            let row = |tile| (tile, key, Cell { count: cell(tile), errors: 0.0, throttled: 0.0, seconds: 0.006 });
+            made.rows.extend((0..60).filter(|_| part > 0.0).map(row));
+            made
+        };
+        let pages = Paged(make(1.0));
+        judge(&Input { requests: &[&make(logged), &pages], vitals: None, operations: &[], given: &[] }).episodes
+    };
+    let found = judge_both(0.0);
+    assert_eq!((found.len(), tiles(&found[0])), (1, (20, 32)));
+    assert_eq!((first(&found[0]), found[0].causes[0].feature("unlogged")), (("request-surge", None), 1.0));
+    assert_eq!(found[0].causes[0].name.as_deref(), Some("create events"));
+    // Half of them, as of one of two apiservers: who sends them is known.
+    assert_eq!(first(&judge_both(0.5)[0]), ("write-burst", Some("team:2")));
+}
+
+/// The same, of which a rule refuses some.
+struct Refusing<'m>(&'m Made, &'m dyn Fn(usize, usize, usize) -> f64);
+
+impl Requests for Refusing<'_> {
+    fn source(&self) -> Source {
+        self.0.source()
+    }
+    fn axes(&self) -> &Axes {
+        self.0.axes()
+    }
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        self.0.each(&mut |row| {
+            take(Row { refused: row.requests * self.1(row.tile, row.caller, row.kind), ..row });
+        });
+    }
+}
+
+#[test]
+fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none() {
+    let refused = |group: &str, part: &dyn Fn(usize, usize, usize) -> f64| {
+        let mut made = Made::new(60, |_, _, own| own);
+        made.axes.kinds.push(["create", group, "validatingadmissionpolicybindings", ""].map(str::to_owned));
+        let cell = Cell { count: 1.0, errors: 0.0, throttled: 0.0, seconds: 0.006 };
+        made.rows.push((20, (5, made.axes.kinds.len() - 1, 0), cell));
+        judge(&Input { requests: &[&Refusing(&made, part)], vitals: None, operations: &[], given: &[] }).episodes
+    };
+    let of = |tile, kind, wanted| within(tile) && kind == wanted;
+    let group = "admissionregistration.k8s.io";
+    let found = refused(group, &|tile, caller, kind| if of(tile, kind, CONFIGMAPS) && caller < 4 { 0.3 } else { 0.0 });
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (20, 32)));
+    assert_eq!(first(&found[0]), ("writes-refused", Some("team:5")));
+    assert!(found[0].causes[0].confidence > 0.9);
+    // Nobody is seen to have changed a rule.
+    let found = refused("", &|tile, _, kind| if of(tile, kind, CONFIGMAPS) { 0.3 } else { 0.0 });
+    assert_eq!(first(&found[0]), ("writes-refused", None));
+    // One client or two; reads and leases; always.
+    for caller in [0, 1] {
+        let few =
+            refused(group, &|tile, own, kind| if of(tile, kind, CONFIGMAPS) && own <= caller { 1.0 } else { 0.0 });
+        assert!(few.is_empty());
+    }
+    assert!(
+        refused(group, &|tile, _, kind| if of(tile, kind, LEASES) || of(tile, kind, GET) { 0.5 } else { 0.0 })
+            .is_empty()
+    );
+    assert!(refused(group, &|_, _, kind| if kind == CONFIGMAPS { 0.3 } else { 0.0 }).is_empty());
 }

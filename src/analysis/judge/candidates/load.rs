@@ -1,8 +1,9 @@
 //! Causes that are somebody's requests.
 
+use super::rules::{is_flow, writer};
 use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
-use crate::analysis::judge::profile::{Added, Profile};
-use crate::analysis::judge::requests::{Class, MORE, UNAUTHENTICATED};
+use crate::analysis::judge::profile::{Added, Count, Profile};
+use crate::analysis::judge::requests::{Class, Kind, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
 use crate::analysis::judge::vitals::Vital;
 use crate::model::cause::Source;
@@ -15,6 +16,10 @@ const CALLERS: usize = 6;
 const WITH: Micros = 20 * SECOND;
 /// A deletion of fewer objects is small.
 const MIN_DELETED_OBJECTS: f64 = 20.0;
+/// Fewer requests that audit logs do not hold are chance.
+const MIN_UNLOGGED: f64 = 20.0;
+/// Audit logs that hold less than this part of what pages count leave it out.
+const LOGGED: f64 = 0.1;
 /// Requests that wait for less than this on average wait for nothing, s.
 const NO_WAIT_S: f64 = 0.002;
 /// From this logarithm of how many times its baseline it is a wait is much longer: twice.
@@ -56,17 +61,24 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
     grown.iter().filter(|own| own.added.work > 0.0).take(CALLERS).map(of).collect()
 }
 
-/// Without audit logs: requests that nobody can be named for.
+/// Requests that nobody can be named for: there are no audit logs, or their policy leaves these out.
 pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
-    let view = case.views.first().filter(|view| view.source() == Source::Metrics)?;
+    let view = case.views.iter().find(|view| view.source() == Source::Metrics)?;
     let grown = view.grown_kinds();
     let added: f64 = grown.iter().map(|own| own.1.work).sum();
     let (kind, most) = grown.iter().copied().max_by(|a, b| a.1.work.total_cmp(&b.1.work).then(b.0.cmp(&a.0)))?;
+    let own = &view.requests.kinds()[kind as usize];
+    let is_unlogged = match case.audit() {
+        Some(audit) if view.within.kinds[&kind].requests < MIN_UNLOGGED || logs(audit, own, &view.within, kind) => {
+            return None;
+        }
+        audit => audit.is_some(),
+    };
     let share = part(most.work, added);
     let is_write = view.series.classes[kind as usize] == Class::Write;
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("request-surge");
-    let [verb, _, resource, _] = &view.requests.kinds()[kind as usize];
+    let [verb, _, resource, _] = own;
     let what = if resource.is_empty() { "other paths" } else { resource };
     candidate.name = Some(match verb.as_str() {
         UNAUTHENTICATED => "requests without valid credentials (401)".to_owned(),
@@ -78,9 +90,20 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
         .with("growth", Source::Metrics, view.growth().clamp(0.0, 4.0))
         .with("writes", Source::Metrics, f64::from(u8::from(is_write)))
         .with("unauthenticated", Source::Metrics, f64::from(u8::from(verb == UNAUTHENTICATED)))
+        .with("unlogged", Source::Metrics, f64::from(u8::from(is_unlogged)))
         .with("breadth", Source::Metrics, breadth(grown.iter().map(|own| own.1.rps)))
         .with("flat", flat_of, flat);
     Some(candidate)
+}
+
+/// Whether audit logs hold requests of a kind of which pages count so many: one of several apiservers' logs may be
+/// missing. Credentials that are not valid have no kind there.
+fn logs(audit: &View<'_>, kind: &Kind, counted: &Profile, number: u32) -> bool {
+    let of = |(own, count): (&u32, &Count)| {
+        if audit.requests.kinds()[*own as usize] == *kind { count.requests } else { 0.0 }
+    };
+    let logged: f64 = audit.within.kinds.iter().map(of).sum();
+    kind[0] == UNAUTHENTICATED || logged >= LOGGED * counted.kinds[&number].requests
 }
 
 /// LISTs of one resource, whoever sends them: where several clients do, none of them is the cause alone.
@@ -152,7 +175,7 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let throttled = view.within.tiles.throttled + view.within.tiles.long[1];
     let is_throttled = case.has(|own| *own == Signal::Throttled) > 0.0 && throttled > 0.0;
     let changed = case.audit().and_then(|view| {
-        let by = [&view.within, &view.before].into_iter().find_map(|own| flow_writer(view, own))?;
+        let by = [&view.within, &view.before].into_iter().find_map(|own| writer(view, own, is_flow))?;
         Some(view.requests.callers()[by as usize].clone())
     });
     let queued = case.vital(Vital::QueueWait, NO_WAIT_S, "").map(|own| own.0);
@@ -181,20 +204,6 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
         candidate.caller = changed;
     }
     Some(candidate)
-}
-
-/// Who writes what priority and fairness goes by, but for the control plane itself.
-fn flow_writer(view: &View<'_>, profile: &Profile) -> Option<u32> {
-    let is_its = |(caller, kind): &(u32, u32)| {
-        let [_, group, _, subresource] = &view.requests.kinds()[*kind as usize];
-        let is_write = view.series.classes[*kind as usize] == Class::Write;
-        group == "flowcontrol.apiserver.k8s.io"
-            && subresource != "status"
-            && is_write
-            && !view.series.is_own[*caller as usize]
-    };
-    let writes = profile.pairs.iter().filter(|(key, _)| is_its(key));
-    writes.max_by(|a, b| a.1.requests.total_cmp(&b.1.requests)).map(|own| own.0.0)
 }
 
 /// What was deleted with a namespace, a definition, a collection.

@@ -3,6 +3,7 @@
 
 mod load;
 mod plane;
+mod rules;
 
 use super::episodes::Draft;
 use super::profile::{Added, Count, Profile};
@@ -347,6 +348,7 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(load::lists(case));
     all.extend(load::everybody(case, grown.map(|(_, grown)| grown)));
     all.extend(load::limits(case));
+    all.extend(rules::refusals(case));
     all.extend(plane::store(case));
     all.extend(plane::webhooks(case));
     all.extend(plane::api_group(case));

@@ -320,7 +320,7 @@ fn came_back(case: &Case<'_>, view: &View<'_>) -> Option<Feature> {
     if view.source() != Source::Audit || view.requests.instances().len() > 1 {
         return None;
     }
-    let is_it = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1);
+    let is_it = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1, &[]);
     let failed = view.within.tiles.errors / view.within.tiles.requests.max(1.0);
     let value = if case.draft.deviations.iter().any(is_it) { (1.0 - failed / MUCH_FAILED).max(0.0) } else { 0.0 };
     Some(Feature { name: "came_back", value, source: Source::Audit })

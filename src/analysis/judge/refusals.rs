@@ -1,0 +1,56 @@
+//! Writes that the cluster's rules refuse: admission policies, webhooks that deny, roles, quotas.
+
+use super::requests::{Kind, Row};
+use super::series::RequestSeries;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Where one client alone is refused, it is its own fault, or its quota's: no more than this part is any one's.
+const ONE_CLIENT: f64 = 0.5;
+/// And so many clients are.
+const MIN_CLIENTS: usize = 3;
+
+/// What was refused of the writes of an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Refusals {
+    /// Writes that rules are about.
+    pub(super) writes: f64,
+    /// By number of the caller, how many were refused.
+    by_caller: BTreeMap<u32, f64>,
+}
+
+/// Whether rules are about writes of a kind: heartbeats and events, of which there are most, are hardly ever checked.
+pub(super) fn are_about([_, _, resource, _]: &Kind) -> bool {
+    !matches!(resource.as_str(), "leases" | "events")
+}
+
+/// Whether a code says that a rule refuses a request: 403 by roles, quotas and most of admission, 400 and 422 by others
+/// of it.
+pub(super) fn is_refusal(code: Option<u16>) -> bool {
+    matches!(code, Some(400 | 403 | 422))
+}
+
+impl Refusals {
+    /// Adds writes that rules are about.
+    pub(super) fn add(&mut self, row: &Row<'_>) {
+        self.writes += row.requests;
+        if row.refused > 0.0 {
+            *self.by_caller.entry(row.caller as u32).or_default() += row.refused;
+        }
+    }
+
+    /// How many were refused, of how many.
+    pub(super) fn counts(&self) -> (f64, f64) {
+        (self.by_caller.values().sum(), self.writes)
+    }
+}
+
+/// Whether many clients are refused in these intervals, and not one alone. Pages do not say who.
+pub(super) fn are_many(series: &RequestSeries, tiles: Range<usize>) -> bool {
+    let mut by_caller: BTreeMap<u32, f64> = BTreeMap::new();
+    for (caller, count) in series.tiles[tiles].iter().flat_map(|tile| &tile.refusals.by_caller) {
+        *by_caller.entry(*caller).or_default() += count;
+    }
+    let most = by_caller.values().fold(0.0, |most: f64, own| most.max(*own));
+    by_caller.len() >= MIN_CLIENTS && most <= ONE_CLIENT * by_caller.values().sum::<f64>()
+}
