@@ -318,7 +318,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         ("writes-refused", "refused") => {
             format!("{} of the writes were refused, leases and events not counted", percent(value))
         }
-        ("writes-refused", "rules_changed") => "policies, webhooks, roles or quotas were written meanwhile".to_owned(),
+        ("writes-refused", "rules_changed") => {
+            "policies, webhooks, roles or quotas were written as it began, or shortly before".to_owned()
+        }
         ("apiserver-slow" | "too-few-seats", "away") => "an apiserver was away".to_owned(),
         ("imbalance", "away") => "another apiserver was unavailable, and the others took over its load".to_owned(),
         (_, "away") => {
@@ -476,8 +478,8 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
         }
         "writes-refused" => {
             now.push(format!(
-                "see what is refused and to whom: plimsoll traffic {sources} --by verb,resource,code,user --where code=403 \
-                 (or 422, 400); responseStatus.message in the audit log names the rule"
+                "see what is refused and to whom: plimsoll traffic {sources} --by verb,resource,code,user \
+                 --where code=403 (or 422, 400); responseStatus.message in the audit log names the rule"
             ));
             now.push(
                 "undo the latest change of admission and access: kubectl get \

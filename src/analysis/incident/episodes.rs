@@ -123,7 +123,9 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         ("refused_writes_per_s", "refused writes", |own| own.tiles.refused[0]),
     ] {
         let values = rate(of);
-        if values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {
+        // One client that is refused is no impact on others.
+        let is_its = name != "refused_writes_per_s" || own.has_refusals();
+        if is_its && values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {
             add(name, words, Form::PerSecond, values, source);
         }
     }

@@ -38,12 +38,16 @@ pub(super) struct Silence {
 pub(super) fn silences(series: &RequestSeries) -> Vec<Silence> {
     let mut all = Vec::new();
     for (number, (_, name)) in CONTROLLERS.iter().enumerate() {
-        let (counts, usual) = requests(series, number);
-        let base = vec![usual; counts.len()];
-        all.extend(silent_tiles(series, counts, usual).into_iter().map(|tiles| Silence {
+        let leases = Asking::new(series, series.leases[number].clone());
+        if leases.usual < MIN_RATE {
+            continue;
+        }
+        let base = vec![leases.usual; leases.counts.len()];
+        let tiles = silent_tiles(series, [&leases, &Asking::new(series, requests(series, number))]);
+        all.extend(tiles.into_iter().map(|tiles| Silence {
             name,
-            usual,
-            span: edges(series, counts, &base, 0.0, &tiles),
+            usual: leases.usual,
+            span: edges(series, &leases.counts, &base, 0.0, &tiles),
             tiles,
         }));
     }
@@ -65,31 +69,47 @@ pub(super) fn silent(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviat
     long.map(of).collect()
 }
 
-/// What a controller asks of leases by interval, and a second while it lives.
-fn requests(series: &RequestSeries, number: usize) -> (&[f64], f64) {
-    let counts = &series.leases[number];
-    let rates = counts.iter().enumerate().map(|(at, count)| count / series.grid.seconds(at).max(0.1));
-    let usual = quantile(rates.collect(), USUAL).unwrap_or(0.0);
-    (counts, usual)
+/// What a controller asks by interval, and a second while it lives.
+struct Asking {
+    counts: Vec<f64>,
+    usual: f64,
 }
 
-/// Runs of intervals, not at the beginning of what was read, in which hardly anything is asked though all apiservers
-/// answer.
-fn silent_tiles(series: &RequestSeries, counts: &[f64], usual: f64) -> Vec<Range<usize>> {
-    let grid = series.grid;
-    if usual < MIN_RATE {
-        return Vec::new();
+impl Asking {
+    fn new(series: &RequestSeries, counts: Vec<f64>) -> Self {
+        let rates = counts.iter().enumerate().map(|(at, count)| count / series.grid.seconds(at).max(0.1));
+        let usual = quantile(rates.collect(), USUAL).unwrap_or(0.0);
+        Self { counts, usual }
     }
+
+    /// Whether hardly anything is asked in an interval.
+    fn is_silent(&self, at: usize, seconds: f64) -> bool {
+        let expected = self.usual * seconds;
+        expected >= MIN_EXPECTED && self.counts[at] < SILENT * expected
+    }
+}
+
+/// All that one of the controllers asks by interval.
+fn requests(series: &RequestSeries, number: usize) -> Vec<f64> {
+    let mut counts = vec![0.0; series.tiles.len()];
+    let callers = series.controllers.iter().zip(&series.by_caller).filter(|(own, _)| **own == Some(number));
+    for (tile, count) in callers.flat_map(|(_, own)| &own.counts) {
+        counts[*tile as usize] += f64::from(*count);
+    }
+    counts
+}
+
+/// Runs of intervals, not at the beginning of what was read, in which hardly anything is asked, of leases and at all,
+/// though all apiservers answer.
+fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize>> {
+    let grid = series.grid;
     let typical: Vec<f64> = series.by_instance.iter().map(|own| series.typical_of(own)).collect();
     let is_alive = |at: usize| {
         let mut of = series.by_instance.iter().zip(&typical);
         of.all(|(own, typical)| own[at] >= ALIVE * typical * grid.seconds(at))
     };
-    let is_silent = |at: &usize| {
-        let expected = usual * grid.seconds(*at);
-        expected >= MIN_EXPECTED && counts[*at] < SILENT * expected && is_alive(*at)
-    };
-    let found = runs((0..counts.len()).filter(is_silent), 0);
+    let is_silent = |at: &usize| asking.iter().all(|own| own.is_silent(*at, grid.seconds(*at))) && is_alive(*at);
+    let found = runs((0..series.tiles.len()).filter(is_silent), 0);
     // What the record's last interval covers may be too little to be silent.
     let is_long = |tiles: &Range<usize>| grid.start(tiles.end) - grid.start(tiles.start) + grid.tile >= MIN_SILENCE;
     found.into_iter().filter(|tiles| tiles.start > 0 && is_long(tiles)).collect()

@@ -64,7 +64,9 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     all.extend(failed.into_iter().map(|own| own.deviation(series, Signal::FailedWrites)));
     // A rule that refuses refuses many clients' writes.
     let refused = impacts(series, |tile| tile.refusals.counts());
-    let refused = refused.into_iter().filter(|own| refusals::are_many(series, own.tiles.clone()));
+    let refused = refused
+        .into_iter()
+        .filter(|own| refusals::are_many(series.tiles[own.tiles.clone()].iter().map(|tile| &tile.refusals)));
     all.extend(refused.map(|own| own.deviation(series, Signal::RefusedWrites)));
     // A slow store or webhook is slow for writes, of which there may be few among all requests.
     for class in 0..3 {

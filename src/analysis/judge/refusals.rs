@@ -1,9 +1,7 @@
 //! Writes that the cluster's rules refuse: admission policies, webhooks that deny, roles, quotas.
 
 use super::requests::{Kind, Row};
-use super::series::RequestSeries;
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Where one client alone is refused, it is its own fault, or its quota's: no more than this part is any one's.
 const ONE_CLIENT: f64 = 0.5;
@@ -45,10 +43,10 @@ impl Refusals {
     }
 }
 
-/// Whether many clients are refused in these intervals, and not one alone. Pages do not say who.
-pub(super) fn are_many(series: &RequestSeries, tiles: Range<usize>) -> bool {
+/// Whether many clients are refused in some intervals, and not one alone. Pages do not say who.
+pub(super) fn are_many<'r>(all: impl Iterator<Item = &'r Refusals>) -> bool {
     let mut by_caller: BTreeMap<u32, f64> = BTreeMap::new();
-    for (caller, count) in series.tiles[tiles].iter().flat_map(|tile| &tile.refusals.by_caller) {
+    for (caller, count) in all.flat_map(|own| &own.by_caller) {
         *by_caller.entry(*caller).or_default() += count;
     }
     let most = by_caller.values().fold(0.0, |most: f64, own| most.max(*own));

@@ -141,6 +141,11 @@ pub trait Requests {
         &self.axes().instances
     }
 
+    /// Whether some of a kind are in the source and left out here: what apiservers ask themselves.
+    fn leaves_out(&self, _kind: &Kind) -> bool {
+        false
+    }
+
     /// Hands each row to `take`, in any order; a key may come in several rows.
     fn each(&self, take: &mut dyn FnMut(Row<'_>));
 }

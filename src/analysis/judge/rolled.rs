@@ -1,13 +1,13 @@
 //! Requests of audit logs, by their roll-up.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, Grid, Requests, Row};
+use super::requests::{Axes, Grid, Kind, Requests, Row};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
 use crate::model::histogram::midpoint;
 use crate::model::time::SECOND;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// Things by number, each once.
@@ -52,6 +52,8 @@ pub struct Rolled<'r> {
     axes: Axes,
     /// By number of a key; `None` of what is left out.
     keys: Vec<Option<Key>>,
+    /// What apiservers ask themselves.
+    own: HashSet<Kind>,
 }
 
 impl<'r> Rolled<'r> {
@@ -59,6 +61,7 @@ impl<'r> Rolled<'r> {
     pub fn new(rollup: &'r Rollup) -> Option<Self> {
         let (mut callers, mut kinds, mut instances) = (Numbers::default(), Numbers::default(), Numbers::default());
         let mut keys: Vec<Option<Option<Key>>> = Vec::new();
+        let mut own = HashSet::default();
         let subjects = rollup.subjects();
         for row in rollup.traffic() {
             let number = row.key as usize;
@@ -67,11 +70,13 @@ impl<'r> Rolled<'r> {
             }
             keys[number].get_or_insert_with(|| {
                 let (who, (group, resource)) = subjects.get(row.subject)?;
+                let kind: Kind = [row.verb, group, resource, row.subresource].map(str::to_owned);
                 if who.user == "system:apiserver" {
+                    own.insert(kind);
                     return None;
                 }
                 let caller = callers.of([who.user.to_owned(), who.agent.to_owned()]);
-                let kind = kinds.of([row.verb, group, resource, row.subresource].map(str::to_owned));
+                let kind = kinds.of(kind);
                 let instance = instances.of(row.instance.to_owned());
                 let (outcome, is_refused) = (Outcome::of_code(row.code), is_refusal(row.code));
                 Some(Key { caller, kind, instance, outcome, is_refused })
@@ -83,6 +88,7 @@ impl<'r> Rolled<'r> {
             rollup,
             axes: Axes { grid: Grid { tile, span }, callers: callers.all, kinds: kinds.all, instances: instances.all },
             keys: keys.into_iter().map(Option::flatten).collect(),
+            own,
         })
     }
 }
@@ -94,6 +100,10 @@ impl Requests for Rolled<'_> {
 
     fn axes(&self) -> &Axes {
         &self.axes
+    }
+
+    fn leaves_out(&self, kind: &Kind) -> bool {
+        self.own.contains(kind)
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

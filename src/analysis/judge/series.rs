@@ -224,7 +224,7 @@ pub struct RequestSeries {
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
     /// Which callers are controllers, by their place in [`CONTROLLERS`].
-    controllers: Vec<Option<usize>>,
+    pub(super) controllers: Vec<Option<usize>>,
     /// What each of these asks of leases, by interval.
     pub(super) leases: [Vec<f64>; CONTROLLERS.len()],
     /// Who starts watches in each interval: numbers of callers.

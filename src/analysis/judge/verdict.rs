@@ -106,6 +106,11 @@ pub struct Judged {
 }
 
 impl Episode {
+    /// Whether rules refuse the writes of many clients in it.
+    pub fn has_refusals(&self) -> bool {
+        self.deviations.iter().any(|own| own.signal == Signal::RefusedWrites)
+    }
+
     /// Whether it is a part of the log that is missing, as far as anything shows.
     pub fn is_hole(&self) -> bool {
         are_holes(&self.deviations)

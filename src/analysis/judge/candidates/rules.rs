@@ -1,10 +1,12 @@
 //! Causes that are rules of the cluster: who wrote one, and what it refuses.
 
-use super::{Candidate, Case, View};
+use super::{BEFORE, Candidate, Case, View};
 use crate::analysis::judge::profile::Profile;
 use crate::analysis::judge::requests::{Class, Kind};
 use crate::analysis::judge::signals::Signal;
 use crate::model::cause::Source;
+use crate::model::time::Micros;
+use std::collections::BTreeMap;
 
 /// Whether priority and fairness goes by objects of a kind.
 pub(super) fn is_flow([_, group, ..]: &Kind) -> bool {
@@ -18,15 +20,33 @@ fn is_admission([_, group, resource, _]: &Kind) -> bool {
         || ["policies", "constraints", "constrainttemplates"].iter().any(|end| resource.ends_with(end))
 }
 
-/// Who writes most objects of which a rule is made, but for the control plane itself.
+/// Whether a caller's requests of a kind change rules; the control plane itself keeps their status.
+fn changes(view: &View<'_>, caller: usize, kind: usize, is_rule: fn(&Kind) -> bool) -> bool {
+    let own = &view.requests.kinds()[kind];
+    let is_write = view.series.classes[kind] == Class::Write;
+    is_rule(own) && own[3] != "status" && is_write && !view.series.is_own[caller]
+}
+
+/// Who writes most objects of which a rule is made.
 pub(super) fn writer(view: &View<'_>, profile: &Profile, is_rule: fn(&Kind) -> bool) -> Option<u32> {
-    let is_its = |(caller, kind): &(u32, u32)| {
-        let own = &view.requests.kinds()[*kind as usize];
-        let is_write = view.series.classes[*kind as usize] == Class::Write;
-        is_rule(own) && own[3] != "status" && is_write && !view.series.is_own[*caller as usize]
-    };
+    let is_its = |(caller, kind): &(u32, u32)| changes(view, *caller as usize, *kind as usize, is_rule);
     let writes = profile.pairs.iter().filter(|(key, _)| is_its(key));
     writes.max_by(|a, b| a.1.requests.total_cmp(&b.1.requests)).map(|own| own.0.0)
+}
+
+/// Who wrote rules when an episode began, or shortly before: in intervals that are neither of it nor of its baseline,
+/// too.
+fn writer_near(view: &View<'_>, begin: Micros, is_rule: fn(&Kind) -> bool) -> Option<usize> {
+    let grid = view.series.grid;
+    let mut by_caller: BTreeMap<usize, f64> = BTreeMap::new();
+    view.requests.each(&mut |row| {
+        let is_near = grid.start(row.tile + 1) > begin - BEFORE && grid.start(row.tile) < begin + grid.tile;
+        let done = row.requests - row.errors - row.refused;
+        if is_near && done > 0.0 && changes(view, row.caller, row.kind, is_rule) {
+            *by_caller.entry(row.caller).or_default() += done;
+        }
+    });
+    by_caller.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map(|own| own.0)
 }
 
 /// Rules that refuse the writes of many clients.
@@ -34,10 +54,10 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
     let view = case.audit()?;
     case.draft.deviations.iter().find(|own| own.signal == Signal::RefusedWrites)?;
     let [refused, writes] = view.within.tiles.refused;
-    let by = writer(view, &view.within, is_admission);
+    let by = writer_near(view, case.draft.span.0, is_admission);
     let mut candidate = Candidate::new("writes-refused")
         .with("refused", Source::Audit, refused / writes.max(1.0))
         .with("rules_changed", Source::Audit, f64::from(u8::from(by.is_some())));
-    candidate.caller = by.map(|by| view.requests.callers()[by as usize].clone());
+    candidate.caller = by.map(|by| view.requests.callers()[by].clone());
     Some(candidate)
 }
