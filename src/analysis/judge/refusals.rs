@@ -8,12 +8,16 @@ const ONE_CLIENT: f64 = 0.5;
 /// And so many clients are.
 const MIN_CLIENTS: usize = 3;
 
+/// Stands for all callers of the control plane.
+const CONTROL_PLANE: u32 = u32::MAX;
+
 /// What was refused of the writes of an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Refusals {
     /// Writes that rules are about.
     pub(super) writes: f64,
-    /// By number of the caller, how many were refused.
+    /// By number of the caller, how many were refused; the control plane's controllers are one, since they are refused
+    /// together wherever a namespace is being deleted.
     by_caller: BTreeMap<u32, f64>,
 }
 
@@ -29,11 +33,12 @@ pub(super) fn is_refusal(code: Option<u16>) -> bool {
 }
 
 impl Refusals {
-    /// Adds writes that rules are about.
-    pub(super) fn add(&mut self, row: &Row<'_>) {
+    /// Adds writes that rules are about; `is_own` are the control plane's.
+    pub(super) fn add(&mut self, row: &Row<'_>, is_own: bool) {
         self.writes += row.requests;
         if row.refused > 0.0 {
-            *self.by_caller.entry(row.caller as u32).or_default() += row.refused;
+            let caller = if is_own { CONTROL_PLANE } else { row.caller as u32 };
+            *self.by_caller.entry(caller).or_default() += row.refused;
         }
     }
 

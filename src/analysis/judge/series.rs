@@ -337,7 +337,7 @@ impl RequestSeries {
             self.leases[controller][row.tile] += row.requests;
         }
         if self.is_ruled[row.kind] {
-            tile.refusals.add(row);
+            tile.refusals.add(row, self.is_own[row.caller]);
         }
         let felt = &mut tile.felt[place];
         felt.requests += row.requests;

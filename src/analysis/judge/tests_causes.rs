@@ -213,6 +213,15 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
     assert_eq!((found.len(), tiles(&found[0])), (1, (20, 32)));
     assert_eq!((first(&found[0]), found[0].causes[0].feature("unlogged")), (("request-surge", None), 1.0));
     assert_eq!(found[0].causes[0].name.as_deref(), Some("create events"));
+    // Where the log has nothing at all, its policy is not what leaves it out.
+    let hole = Made::new(60, |tile, _, own| Cell { count: if within(tile) { 0.0 } else { own.count }, ..own });
+    let pages = Paged(Made::new(60, |tile, (_, kind, _), own| Cell {
+        count: own.count * if within(tile) && kind == LIST { 30.0 } else { 1.0 },
+        ..own
+    }));
+    let found = judge(&Input { requests: &[&hole, &pages], vitals: None, operations: &[], given: &[] }).episodes;
+    let causes: Vec<_> = found.iter().flat_map(|own| &own.causes).collect();
+    assert!(!causes.is_empty() && causes.iter().all(|own| own.feature("unlogged") == 0.0));
     // Half of them, as of one of two apiservers: who sends them is known.
     assert_eq!(first(&judge_both(0.5)[0]), ("write-burst", Some("team:2")));
 }
@@ -252,6 +261,14 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
     // Nobody is seen to have changed a rule.
     let found = refused("", &|tile, _, kind| if of(tile, kind, CONFIGMAPS) { 0.3 } else { 0.0 });
     assert_eq!(first(&found[0]), ("writes-refused", None));
+    // All controllers of the control plane, as where a namespace is being deleted.
+    let mut made = Made::new(60, |_, _, own| own);
+    for (number, caller) in made.axes.callers.iter_mut().enumerate() {
+        caller[0] = format!("system:serviceaccount:kube-system:controller-{number}");
+    }
+    let part = |tile, _, kind| if of(tile, kind, CONFIGMAPS) { 0.3 } else { 0.0 };
+    let refusing = Refusing(&made, &part);
+    assert!(judge(&Input { requests: &[&refusing], vitals: None, operations: &[], given: &[] }).episodes.is_empty());
     // One client or two; reads and leases; always.
     for caller in [0, 1] {
         let few =

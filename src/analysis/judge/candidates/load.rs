@@ -96,15 +96,18 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
-/// Whether audit logs hold requests of a kind of which pages count so many: one of several apiservers' logs may be
-/// missing. Credentials that are not valid have no kind there, and
-/// what apiservers ask themselves is left out.
+/// Whether audit logs hold requests of a kind of which pages count so many, or may hold them: the log of one of several
+/// apiservers may be missing, or the part of this time. Credentials that are not valid have no kind there, and what
+/// apiservers ask themselves is left out.
 fn logs(audit: &View<'_>, kind: &Kind, counted: &Profile, number: u32) -> bool {
     let of = |(own, count): (&u32, &Count)| {
         if audit.requests.kinds()[*own as usize] == *kind { count.requests } else { 0.0 }
     };
     let logged: f64 = audit.within.kinds.iter().map(of).sum();
-    kind[0] == UNAUTHENTICATED || audit.requests.leaves_out(kind) || logged >= LOGGED * counted.kinds[&number].requests
+    kind[0] == UNAUTHENTICATED
+        || audit.requests.leaves_out(kind)
+        || audit.within.tiles.requests < MIN_UNLOGGED
+        || logged >= LOGGED * counted.kinds[&number].requests
 }
 
 /// LISTs of one resource, whoever sends them: where several clients do, none of them is the cause alone.
