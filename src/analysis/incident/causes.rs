@@ -477,10 +477,8 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             ));
         }
         "writes-refused" => {
-            now.push(format!(
-                "see what is refused and to whom: plimsoll traffic {sources} --by verb,resource,code,user \
-                 --where code=403 (or 422, 400); responseStatus.message in the audit log names the rule"
-            ));
+            now.push(format!("see what is refused to whom: plimsoll traffic {sources} --by code,verb,resource,user"));
+            now.push("find the rule: responseStatus.message of these in the audit log names it".to_owned());
             now.push(
                 "undo the latest change of admission and access: kubectl get \
                  validatingadmissionpolicybindings,validatingwebhookconfigurations,mutatingwebhookconfigurations \
