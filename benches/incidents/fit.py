@@ -94,8 +94,9 @@ def fit_blind(prior, weights, candidates):
     of the round before."""
     blind = [own for own in candidates if own["form"] == BLIND_FORM]
     for kind, own in prior.items():
-        # Where the cases hold too few examples, reason is all there is.
-        weights[kind].update({BLIND: own[BLIND]} if BLIND in own else {})
+        if BLIND in own:
+            # Where the cases hold too few examples, reason is all there is.
+            weights[kind][BLIND] = own[BLIND]
     for _ in range(ROUNDS):
         best = {own["key"] for _, own in firsts(weights, blind).values()}
         new = {}

@@ -194,6 +194,11 @@ pub fn short_user(user: &str) -> &str {
     user.strip_prefix("system:serviceaccount:").unwrap_or(user)
 }
 
+/// A user for people: apiservers do not know that of what they answer with 401.
+pub fn shown_user(user: &str) -> &str {
+    if user.is_empty() { "not authenticated" } else { user }
+}
+
 /// Namespace and name of a service account.
 pub fn account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))

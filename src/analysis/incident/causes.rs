@@ -3,7 +3,7 @@
 
 use super::answers::Answers;
 use super::suspects::{Line, Suspect};
-use crate::analysis::dims::{account, short_user};
+use crate::analysis::dims::{account, short_user, shown_user};
 use crate::analysis::flow::fence::{refusal, risk};
 use crate::analysis::judge::Episode;
 use crate::analysis::judge::candidates::{Candidate, Feature};
@@ -48,10 +48,7 @@ pub fn request(line: &Line) -> String {
 
 /// `node-agent (monitoring:node-agent)`; apiservers do not know the user of what they answer with 401.
 pub fn name(who: &[String; 2]) -> String {
-    let user = match short_user(&who[0]) {
-        "" => "not authenticated",
-        user => user,
-    };
+    let user = shown_user(short_user(&who[0]));
     if who[1].is_empty() { user.to_owned() } else { format!("{} ({user})", who[1]) }
 }
 
@@ -422,6 +419,8 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
             "read from the watch cache, in pages or through informers: plimsoll clients {sources} --emit watch-cache"
         )),
         "request-surge" => {
+            let is_authenticated = candidate.feature("unauthenticated") == 0.0;
+            now.extend((!is_authenticated).then(|| RENEW.to_owned()));
             now.push(match candidate.feature("unlogged") > 0.0 {
                 true => "log them at level Metadata to see who sends them: a rule for this resource before the one \
                          that leaves it out of the audit policy"
@@ -430,11 +429,11 @@ fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) 
                           user,agent"
                     .to_owned(),
             });
-            if candidate.feature("unauthenticated") > 0.0 {
-                now.insert(0, RENEW.to_owned());
-                return (now, later);
-            }
-            now.push("find who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned());
+            now.extend(
+                is_authenticated.then(|| {
+                    "find who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned()
+                }),
+            );
         }
         "load-surge" => {
             later.push("add capacity, or spread the load over time: plimsoll balance, plimsoll forecast".to_owned());

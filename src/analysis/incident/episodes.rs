@@ -117,15 +117,16 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     if within.alike.count() >= MIN_TIMED && p99[1] >= NOTABLE * p99[0] && p99[1] >= 0.01 {
         add("p99_s", "p99", Form::Seconds, p99, source);
     }
-    for (name, words, of) in [
-        ("errors_per_s", "5xx", (|own: &Profile| own.tiles.errors + own.tiles.long[0]) as fn(&Profile) -> f64),
+    type Bad = (&'static str, &'static str, fn(&Profile) -> f64);
+    let bad: [Bad; 2] = [
+        ("errors_per_s", "5xx", |own| own.tiles.errors + own.tiles.long[0]),
         ("throttled_per_s", "429s", |own| own.tiles.throttled + own.tiles.long[1]),
-        ("refused_writes_per_s", "refused writes", |own| own.tiles.refused[0]),
-    ] {
+    ];
+    // One client that is refused is no impact on others.
+    let refused: Bad = ("refused_writes_per_s", "refused writes", |own| own.tiles.refused[0]);
+    for (name, words, of) in bad.into_iter().chain(own.has_refusals().then_some(refused)) {
         let values = rate(of);
-        // One client that is refused is no impact on others.
-        let is_its = name != "refused_writes_per_s" || own.has_refusals();
-        if is_its && values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {
+        if values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {
             add(name, words, Form::PerSecond, values, source);
         }
     }

@@ -210,8 +210,8 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
         settle(draft, series);
     }
     joined.retain(is_one);
-    let usual: Vec<Span> = joined.iter().filter(|own| was_usual(own, &joined, series)).map(|own| own.span).collect();
-    joined.retain(|own| own.grade != Grade::Surge || !usual.contains(&own.span));
+    let all = joined.clone();
+    joined.retain(|own| !was_usual(own, &all, series));
     // What is known to be slower while something else deviates is a part of that.
     let is_new = |own: &Deviation| joined.iter().all(|draft| overlap(draft.span, own.span) == 0);
     let alone: Vec<Deviation> = slower.into_iter().filter(is_new).collect();

@@ -3,7 +3,7 @@
 
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, near, overlap};
-use super::stops::{GOES_ON, NEARLY_ALL, RECONNECTS, is_taken_over, one_stops, part_of_usual, reconnect};
+use super::stops::{GOES_ON, NEARLY_ALL, is_taken_over, one_stops, part_of_usual, reconnect};
 use super::vitals::{Vital, Vitals};
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
@@ -64,8 +64,8 @@ pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSerie
         return false;
     }
     let away = all.iter().filter(|other| matches!(other.signal, Signal::Away(_)));
-    let unusual: Vec<Span> = away.map(|other| (other.span.0, other.span.1 + RECONNECTS)).collect();
-    let reconnect_at = |at: Micros| series.iter().any(|series| reconnect(series, at, &unusual));
+    let away: Vec<Span> = away.map(|other| other.span).collect();
+    let reconnect_at = |at: Micros| series.iter().any(|series| reconnect(series, at, &away));
     // Clients of one of several go to the others at once.
     let is_elsewhere = match own.signal {
         Signal::Away(instance) => {

@@ -15,7 +15,7 @@ const CONTROL_PLANE: u32 = u32::MAX;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Refusals {
     /// Writes that rules are about.
-    pub(super) writes: f64,
+    writes: f64,
     /// By number of the caller, how many were refused; the control plane's controllers are one, since they are refused
     /// together wherever a namespace is being deleted.
     by_caller: BTreeMap<u32, f64>,

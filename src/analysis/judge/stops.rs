@@ -22,7 +22,7 @@ const SURE: f64 = 20.0;
 const MIN_SILENCE_S: f64 = 8.0;
 
 /// Within this time clients have connected again, in µs.
-pub(super) const RECONNECTS: Micros = 30 * SECOND;
+const RECONNECTS: Micros = 30 * SECOND;
 /// What is more than in this part of all other intervals is no chance.
 pub(super) const NEARLY_ALL: f64 = 0.9;
 /// Clients that lost their connections start so many times the watches that are usual, and so many at least.
@@ -116,9 +116,8 @@ impl Clock<'_> {
         let mut all = Vec::new();
         let found = self.silent(counts, own, SHORTLY);
         // Where one goes again and again, the other times say nothing of what is usual.
-        let grid = series.grid;
         let times: Vec<Span> =
-            found.iter().map(|own| (grid.start(own.start), grid.start(own.end) + RECONNECTS)).collect();
+            found.iter().map(|own| (series.grid.start(own.start), series.grid.start(own.end))).collect();
         for tiles in found {
             let is_dead = |at: &usize| counts[*at] < DEAD * expected(*at);
             let first = tiles.clone().find(is_dead);
@@ -223,8 +222,9 @@ pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) ->
 }
 
 /// Whether many more watches than usual start within 30 s of a moment, and not by a few clients only, which may have
-/// started themselves. What is usual is not seen in `unusual` times.
-pub(super) fn reconnect(series: &RequestSeries, at: Micros, unusual: &[Span]) -> bool {
+/// started themselves. What is usual is not seen in `away`, times in which an apiserver may have been away, and shortly
+/// behind them.
+pub(super) fn reconnect(series: &RequestSeries, at: Micros, away: &[Span]) -> bool {
     let (grid, len) = (series.grid, series.tiles.len());
     let is_its = |place: &usize| grid.start(place + 1) > at - grid.tile && grid.start(*place) < at + RECONNECTS;
     let (Some(first), Some(last)) = ((0..len).find(is_its), (0..len).rev().find(is_its)) else { return false };
@@ -236,7 +236,7 @@ pub(super) fn reconnect(series: &RequestSeries, at: Micros, unusual: &[Span]) ->
     let others: Vec<_> = others.filter(|own| own.end <= within.start || own.start >= within.end).collect();
     let is_usual = |own: &&Range<usize>| {
         let span = (grid.start(own.start), grid.start(own.end));
-        unusual.iter().all(|other| overlap(*other, span) == 0)
+        away.iter().all(|own| overlap((own.0, own.1 + RECONNECTS), span) == 0)
     };
     let calm: Vec<f64> = others.iter().filter(is_usual).cloned().map(sum).collect();
     let usual = if calm.len() >= MIN_BEFORE { calm } else { others.into_iter().map(sum).collect() };

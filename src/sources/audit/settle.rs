@@ -2,6 +2,7 @@
 //! then counts by day shows whether that was right. If it was not, the logs are read once more.
 
 use super::pass::Outcome;
+use crate::model::input::Coverage;
 use crate::model::question::Bounds;
 use crate::model::stray::{KeptDays, MAX_DURATION};
 use crate::model::time::{Micros, together};
@@ -32,19 +33,15 @@ pub fn settled<R>(
     asked: LogBounds,
     mut attempt: impl FnMut(Vec<LogStream>) -> (R, Outcome),
 ) -> (R, Outcome) {
-    let left: Vec<Option<Stretch>> = streams.iter_mut().map(|stream| leave_out(stream, asked.read)).collect();
+    let left: Vec<Coverage> = streams.iter_mut().map(|stream| leave_out(stream, asked.read)).collect();
     let (result, mut outcome) = attempted(streams, asked.judged, &mut attempt);
     // The log goes on there all the same.
-    for (coverage, (first, last)) in outcome.coverage.iter_mut().zip(left).filter_map(|(own, left)| Some((own, left?)))
-    {
-        coverage.first = coverage.first.into_iter().chain([first]).min();
-        coverage.last = coverage.last.into_iter().chain([last]).max();
-    }
+    outcome.coverage.iter_mut().zip(&left).for_each(|(own, left)| own.merge(left));
     (result, outcome)
 }
 
-/// Takes out of a log the files of hours of which nothing is asked; from when until when they have events.
-fn leave_out(stream: &mut LogStream, (since, until): Bounds) -> Option<Stretch> {
+/// Takes out of a log the files of hours of which nothing is asked; when they have events.
+fn leave_out(stream: &mut LogStream, (since, until): Bounds) -> Coverage {
     let mut left = None;
     stream.files.retain(|file| {
         let Some((span, events)) = file.hour() else { return true };
@@ -54,9 +51,11 @@ fn leave_out(stream: &mut LogStream, (since, until): Bounds) -> Option<Stretch> 
         }
         is_asked
     });
-    left
+    let (first, last) = left.unzip();
+    Coverage { first, last, ..Coverage::default() }
 }
 
+/// Runs it once, or twice.
 fn attempted<R>(
     mut streams: Vec<LogStream>,
     (since, until): Bounds,

@@ -30,6 +30,7 @@ mod write_storm;
 
 use super::minutes::Minutes;
 use super::{Clients, Profile, Use};
+use crate::analysis::dims::shown_user;
 use crate::analysis::rollup::read::{What, Who};
 use crate::model::incident::quote;
 use crate::model::registry::qualified;
@@ -171,8 +172,7 @@ fn path(namespace: &str, name: &str) -> String {
 
 /// Who a finding is about, for people.
 fn name(profile: &Profile<'_>) -> String {
-    let user = if profile.who.user.is_empty() { "not authenticated" } else { profile.who.user };
-    format!("{} ({user})", profile.who.agent)
+    format!("{} ({})", profile.who.agent, shown_user(profile.who.user))
 }
 
 /// A resource with its group, for people.

@@ -2,7 +2,7 @@
 
 use super::rules::{is_flow, writer};
 use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
-use crate::analysis::judge::profile::{Added, Count, Profile};
+use crate::analysis::judge::profile::{Added, Count};
 use crate::analysis::judge::requests::{Class, Kind, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
 use crate::analysis::judge::vitals::Vital;
@@ -68,12 +68,10 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let added: f64 = grown.iter().map(|own| own.1.work).sum();
     let (kind, most) = grown.iter().copied().max_by(|a, b| a.1.work.total_cmp(&b.1.work).then(b.0.cmp(&a.0)))?;
     let own = &view.requests.kinds()[kind as usize];
-    let is_unlogged = match case.audit() {
-        Some(audit) if view.within.kinds[&kind].requests < MIN_UNLOGGED || logs(audit, own, &view.within, kind) => {
-            return None;
-        }
-        audit => audit.is_some(),
-    };
+    let audit = case.audit();
+    if audit.is_some_and(|audit| may_be_logged(audit, own, view.within.kinds[&kind].requests)) {
+        return None;
+    }
     let share = part(most.work, added);
     let is_write = view.series.classes[kind as usize] == Class::Write;
     let (flat_of, flat) = case.flat();
@@ -90,7 +88,7 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
         .with("growth", Source::Metrics, view.growth().clamp(0.0, 4.0))
         .with("writes", Source::Metrics, f64::from(u8::from(is_write)))
         .with("unauthenticated", Source::Metrics, f64::from(u8::from(verb == UNAUTHENTICATED)))
-        .with("unlogged", Source::Metrics, f64::from(u8::from(is_unlogged)))
+        .with("unlogged", Source::Metrics, f64::from(u8::from(audit.is_some())))
         .with("breadth", Source::Metrics, breadth(grown.iter().map(|own| own.1.rps)))
         .with("flat", flat_of, flat);
     Some(candidate)
@@ -99,15 +97,15 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
 /// Whether audit logs hold requests of a kind of which pages count so many, or may hold them: the log of one of several
 /// apiservers may be missing, or the part of this time. Credentials that are not valid have no kind there, and what
 /// apiservers ask themselves is left out.
-fn logs(audit: &View<'_>, kind: &Kind, counted: &Profile, number: u32) -> bool {
+fn may_be_logged(audit: &View<'_>, kind: &Kind, counted: f64) -> bool {
     let of = |(own, count): (&u32, &Count)| {
         if audit.requests.kinds()[*own as usize] == *kind { count.requests } else { 0.0 }
     };
     let logged: f64 = audit.within.kinds.iter().map(of).sum();
     kind[0] == UNAUTHENTICATED
         || audit.requests.leaves_out(kind)
-        || audit.within.tiles.requests < MIN_UNLOGGED
-        || logged >= LOGGED * counted.kinds[&number].requests
+        || counted.min(audit.within.tiles.requests) < MIN_UNLOGGED
+        || logged >= LOGGED * counted
 }
 
 /// LISTs of one resource, whoever sends them: where several clients do, none of them is the cause alone.
