@@ -13,11 +13,20 @@ pub(super) fn is_flow([_, group, ..]: &Kind) -> bool {
     group == "flowcontrol.apiserver.k8s.io"
 }
 
+/// API groups by whose objects writes are admitted or refused: Kubernetes' own, Kyverno's, Gatekeeper's, Kubewarden's.
+const ADMISSION_GROUPS: [&str; 7] = [
+    "admissionregistration.k8s.io",
+    "rbac.authorization.k8s.io",
+    "kyverno.io",
+    "policies.kyverno.io",
+    "constraints.gatekeeper.sh",
+    "templates.gatekeeper.sh",
+    "policies.kubewarden.io",
+];
+
 /// Whether writes are admitted or refused by objects of a kind.
 fn is_admission([_, group, resource, _]: &Kind) -> bool {
-    matches!(group.as_str(), "admissionregistration.k8s.io" | "rbac.authorization.k8s.io")
-        || matches!(resource.as_str(), "resourcequotas" | "limitranges")
-        || ["policies", "constraints", "constrainttemplates"].iter().any(|end| resource.ends_with(end))
+    ADMISSION_GROUPS.contains(&group.as_str()) || matches!(resource.as_str(), "resourcequotas" | "limitranges")
 }
 
 /// Whether a caller's requests of a kind change rules; the control plane itself keeps their status.
@@ -60,4 +69,26 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
         .with("rules_changed", Source::Audit, f64::from(u8::from(by.is_some())));
     candidate.caller = by.map(|by| view.requests.callers()[by].clone());
     Some(candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_admission_are_known_by_their_groups() {
+        let is = |group: &str, resource: &str| is_admission(&["create", group, resource, ""].map(str::to_owned));
+        for (group, resource) in [
+            ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+            ("rbac.authorization.k8s.io", "rolebindings"),
+            ("kyverno.io", "clusterpolicies"),
+            ("constraints.gatekeeper.sh", "k8srequiredlabels"),
+            ("", "resourcequotas"),
+        ] {
+            assert!(is(group, resource), "{resource}");
+        }
+        for (group, resource) in [("networking.k8s.io", "networkpolicies"), ("iam.example.com", "accesspolicies")] {
+            assert!(!is(group, resource), "{resource}");
+        }
+    }
 }
