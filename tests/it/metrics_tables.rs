@@ -3,8 +3,8 @@
 use crate::support::{folder, plimsoll, write};
 use serde_json::{Value, json};
 
-/// The tables from two pages of two apiservers, 100 s apart.
-fn tables(before: &str, after: &str) -> Value {
+/// What is said of two pages of two apiservers, 100 s apart.
+fn told(before: &str, after: &str, format: &str) -> String {
     let folder = folder();
     for (instance, start) in [("a", 1_700_000_000), ("b", 1_700_000_001)] {
         for (at, text) in [(1_700_001_000, before), (1_700_001_100, after)] {
@@ -15,7 +15,12 @@ fn tables(before: &str, after: &str) -> Value {
             write(folder.path(), &format!("metrics/{instance}/{at}.txt"), page);
         }
     }
-    plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "-o", "json"]).json(0)["tables"].clone()
+    plimsoll(&["traffic", folder.path().to_str().unwrap(), "--from", "metrics", "-o", format]).exits(0).stdout.clone()
+}
+
+/// Their tables.
+fn tables(before: &str, after: &str) -> Value {
+    serde_json::from_str::<Value>(&told(before, after, "json")).unwrap()["tables"].clone()
 }
 
 #[test]
@@ -107,4 +112,24 @@ fn a_list_says_what_was_read_to_answer_it() {
     let shown = ["resource", "lists_per_s", "bytes_per_s", "cache_per_s", "etcd_objects_per_s", "fetched_per_list"]
         .map(|field| row[field].clone());
     assert_eq!(shown, [json!("deployments"), json!(1.0), json!(1000.0), json!(0.8), json!(20.0), json!(100.0)]);
+}
+
+#[test]
+fn what_no_row_counts_is_told() {
+    let page = |failed: u32, refused: u32| {
+        let metric = "apiserver_request_terminations_total";
+        let labels = r#"verb="LIST",group="metrics.k8s.io",resource="nodes",scope="cluster""#;
+        format!(
+            "{metric}{{{labels},component=\"aggregator\",code=\"503\"}} {failed}\n\
+             {metric}{{{labels},component=\"apiserver\",code=\"504\"}} 9{failed}\n\
+             authentication_attempts{{result=\"success\"}} 1{refused}\n\
+             authentication_attempts{{result=\"failure\"}} {refused}\n"
+        )
+    };
+    let text = told(&page(3, 10), &page(45, 17), "table");
+    // Two apiservers with the same pages.
+    assert!(text.contains("Not in the rows: 84 requests that failed on the way to aggregated APIs"), "{text}");
+    assert!(text.contains("Not in the rows: 14 requests without valid credentials"), "{text}");
+    let text = told(&page(3, 10), &page(3, 10), "table");
+    assert!(!text.contains("Not in the rows"), "{text}");
 }

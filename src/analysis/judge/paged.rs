@@ -75,13 +75,8 @@ impl Paged {
             [verb(facts, fact).into_owned(), label(1), label(3), label(4)]
         };
         let mut series = Vec::new();
-        // Apiservers count what they pass on to other servers only where that fails.
-        let is_passed_on = |fact: &&Fact| facts.text(fact.labels[6]) == "aggregator";
-        let failed = facts.of(Metric::Terminations).iter().filter(is_passed_on);
-        let is_refused = |fact: &&Fact| facts.text(fact.labels[0]) != "success";
-        let refused = facts.of(Metric::AuthenticationAttempts).iter().filter(is_refused);
-        let refused = refused.map(|fact| (fact, unauthenticated(), Outcome::of_code(Some(401))));
-        let counted = facts.of(Metric::Requests).iter().chain(failed);
+        let refused = facts.unauthenticated().map(|fact| (fact, unauthenticated(), Outcome::of_code(Some(401))));
+        let counted = facts.of(Metric::Requests).iter().chain(facts.failed_at_aggregated_apis());
         let counted =
             counted.map(|fact| (fact, kind_of(fact), Outcome::of_code(facts.text(fact.labels[7]).parse().ok())));
         for (fact, kind, outcome) in counted.chain(refused) {

@@ -194,8 +194,83 @@ pub fn controller([user, _]: &Caller) -> Option<usize> {
     CONTROLLERS.iter().position(|(own, _)| own == user)
 }
 
-/// Whether a user is a part of the control plane, or a kubelet.
-pub fn is_control_plane(user: &str) -> bool {
-    let own = ["system:serviceaccount:kube-system:", "system:node:", "system:kube-", "system:apiserver"];
-    own.iter().any(|prefix| user.starts_with(prefix))
+/// Accounts of what kube-controller-manager and cloud-controller-manager run, where each of their controllers has one
+/// (the roles of Kubernetes' bootstrap policy, 1.20 to 1.36).
+const BUILT_IN: [&str; 47] = [
+    "attachdetach-controller",
+    "bootstrap-signer",
+    "certificate-controller",
+    "cloud-provider",
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemon-set-controller",
+    "deployment-controller",
+    "device-taint-eviction-controller",
+    "disruption-controller",
+    "endpoint-controller",
+    "endpointslice-controller",
+    "endpointslicemirroring-controller",
+    "ephemeral-volume-controller",
+    "expand-controller",
+    "generic-garbage-collector",
+    "horizontal-pod-autoscaler",
+    "job-controller",
+    "legacy-service-account-token-cleaner",
+    "namespace-controller",
+    "node-controller",
+    "persistent-volume-binder",
+    "pod-garbage-collector",
+    "podcertificaterequestcleaner",
+    "podgroup-protection-controller",
+    "pv-protection-controller",
+    "pvc-protection-controller",
+    "replicaset-controller",
+    "replication-controller",
+    "resource-claim-controller",
+    "resourcepoolstatusrequest-controller",
+    "resourcequota-controller",
+    "root-ca-cert-publisher",
+    "route-controller",
+    "selinux-warning-controller",
+    "service-account-controller",
+    "service-ca-cert-publisher",
+    "service-cidrs-controller",
+    "service-controller",
+    "statefulset-controller",
+    "storage-version-garbage-collector",
+    "storage-version-migrator-controller",
+    "token-cleaner",
+    "ttl-after-finished-controller",
+    "ttl-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
+];
+
+/// Whether a caller is a part of the control plane, or a kubelet: what it asks for follows from what others do.
+/// Whatever else has an account in kube-system (an autoscaler, a CSI driver, DNS) is a client as any other.
+pub fn is_control_plane([user, agent]: &Caller) -> bool {
+    let own = ["system:node:", "system:kube-", "system:apiserver", "system:cloud-controller-manager"];
+    if own.iter().any(|prefix| user.starts_with(prefix)) {
+        return true;
+    }
+    let manager = ["kube-controller-manager", "cloud-controller-manager"];
+    user.strip_prefix("system:serviceaccount:kube-system:")
+        .is_some_and(|name| BUILT_IN.contains(&name) || manager.iter().any(|own| agent.starts_with(own)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kube_system_holds_beside_the_control_plane_is_a_client() {
+        let is_own = |user: &str, agent: &str| is_control_plane(&[user.to_owned(), agent.to_owned()]);
+        let account = |name: &str| format!("system:serviceaccount:kube-system:{name}");
+        assert!(is_own(&account("deployment-controller"), "k3s"));
+        assert!(is_own(&account("some-new-controller"), "kube-controller-manager"));
+        assert!(is_own("system:kube-scheduler", "") && is_own("system:node:*", "kubelet"));
+        assert!(!is_own(&account("cluster-autoscaler"), "cluster-autoscaler"));
+        assert!(!is_own(&account("ebs-csi-controller-sa"), "csi-provisioner"));
+        assert!(!is_own("system:serviceaccount:shop:deployment-controller", "kube-controller-manager"));
+    }
 }

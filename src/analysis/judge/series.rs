@@ -293,7 +293,7 @@ impl RequestSeries {
             watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),
             thresholds: Vec::new(),
-            is_own: requests.callers().iter().map(|[user, _]| is_control_plane(user)).collect(),
+            is_own: requests.callers().iter().map(is_control_plane).collect(),
             classes,
             is_watch: kinds.iter().map(|kind| kind[0] == "watch").collect(),
             is_lease: kinds.iter().map(|kind| kind[2] == "leases").collect(),

@@ -282,6 +282,17 @@ impl Facts {
         self.facts.get(&metric).map_or(&[], Vec::as_slice)
     }
 
+    /// Requests that failed as they were passed on to aggregated APIs. Of what apiservers pass on they count nothing
+    /// else.
+    pub fn failed_at_aggregated_apis(&self) -> impl Iterator<Item = &Fact> {
+        self.of(Metric::Terminations).iter().filter(|fact| self.text(fact.labels[6]) == "aggregator")
+    }
+
+    /// Requests that were refused before it was known what they ask for.
+    pub fn unauthenticated(&self) -> impl Iterator<Item = &Fact> {
+        self.of(Metric::AuthenticationAttempts).iter().filter(|fact| self.text(fact.labels[0]) != "success")
+    }
+
     /// Values of a gauge by page; empty where they are not kept.
     pub fn levels(&self, fact: &Fact) -> &[(Micros, f64)] {
         let place = (fact.levels as usize).checked_sub(1);

@@ -1,6 +1,6 @@
 //! What metrics pages have to say beside the rows: the glance, the tables behind it, and what was read.
 
-use super::facts::{Component, Facts, Instance};
+use super::facts::{Component, Fact, Facts, Instance};
 use super::glance::Glance;
 use super::tables::tables;
 use crate::analysis::traffic::report::{Measured, TrafficInput};
@@ -111,6 +111,22 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     }
     if facts.dropped_samples > 0 {
         notes.push(format!("{} left out: too many series.", counted(facts.dropped_samples, "sample")));
+    }
+    let increase = |of: &mut dyn Iterator<Item = &Fact>| of.map(|fact| fact.increase).sum::<f64>().round() as u64;
+    let passed_on = increase(&mut facts.failed_at_aggregated_apis());
+    if passed_on > 0 {
+        notes.push(format!(
+            "Not in the rows: {} that failed on the way to aggregated APIs (apiserver_request_terminations_total); \
+             apiservers count no others of what they pass on.",
+            counted(passed_on, "request")
+        ));
+    }
+    let refused = increase(&mut facts.unauthenticated());
+    if refused > 0 {
+        notes.push(format!(
+            "Not in the rows: {} without valid credentials (authentication_attempts).",
+            counted(refused, "request")
+        ));
     }
     let split: Vec<&str> = facts.instances.iter().map(|i| i.name.as_str()).filter(|name| name.contains('#')).collect();
     if !split.is_empty() {

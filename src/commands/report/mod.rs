@@ -18,7 +18,7 @@ use crate::model::cause::Source;
 use crate::model::incident::{Incident, Own, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
-use crate::model::time::{self, Micros, Span};
+use crate::model::time::{self, Micros, SECOND, Span};
 use crate::sources::found::Remembering;
 use crate::views::Format;
 use crate::views::incident as view;
@@ -156,11 +156,18 @@ fn given(args: &Args, now: Micros) -> Result<Option<Span>, Error> {
     }
 }
 
-/// That something is known of the window that was asked for.
-fn covered((from, to): (Micros, Micros), load: &Load) -> Result<(), Error> {
+/// A window that reaches no further beyond the data than this, in µs, is taken as it was named.
+const BEYOND: Micros = 10 * SECOND;
+
+/// What the data cover of a window that was named, where it reaches beyond them by more than an interval.
+fn covered((from, to): Span, load: &Load) -> Result<Span, Error> {
     let shown = |(from, to)| format!("{} to {}", time::format(from), time::format(to));
     match load.span {
-        Some(span) if from < span.1 && span.0 < to => Ok(()),
+        Some(span) if from < span.1 && span.0 < to => {
+            let from = if span.0 - from > BEYOND { span.0 } else { from };
+            let to = if to - span.1 > BEYOND { span.1 } else { to };
+            Ok((from, to))
+        }
         Some(span) => Err(Error::Usage(format!(
             "--from, --to: no data for {}: the sources cover {}",
             shown((from, to)),
@@ -213,9 +220,8 @@ fn incident(
     if within != (None, None) && has_times && load.span.is_none() {
         return Err(Error::Usage("no data between --since and --until".to_owned()));
     }
-    if let Some((from, to)) = given {
-        covered((from, to), &load)?;
-    }
+    let named = given;
+    let given = named.map(|named| covered(named, &load)).transpose()?;
     let words = question.sources.iter().map(|source| quote(source)).collect::<Vec<String>>().join(" ");
     let mut episodes = load.judge(given, &sections.answers, &words);
     let verdict = load.verdict(&episodes);
@@ -263,6 +269,10 @@ fn incident(
         chronic,
     };
     let mut summary = summary::summary(&input);
+    if let Some((named, given)) = named.zip(given).filter(|(named, given)| named != given) {
+        let shown = |(from, to)| format!("{} to {}", time::format(from), time::format(to));
+        summary.push(format!("The data cover {} of the time that was named, {}.", shown(given), shown(named)));
+    }
     if load.clusters.len() > 1 {
         let all = load.clusters.join(", ");
         summary.push(format!(

@@ -10,9 +10,12 @@ use polars::prelude::{BooleanChunked, ChunkExplode, DataFrame, Int64Chunked, Str
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::Path;
+use std::thread;
 
-/// Bytes of lines that are made at once, about.
-const ENOUGH: usize = 1 << 20;
+/// Rows of which one thread makes lines at a time: 1 or 2 MB, about.
+const ROWS_AT_ONCE: usize = 2 << 10;
+/// Threads that make lines of one file.
+const MAKERS: usize = 2;
 
 /// Columns that follow from others: lines do not hold them.
 const DERIVED: [&str; 14] = [
@@ -38,16 +41,15 @@ pub(in crate::sources) fn lines(path: &Path, instance: &str) -> io::Result<Box<d
     let parquet = guarded(|| Parquet::open(path)?.ok_or_else(none)).map_err(io::Error::other)?;
     let groups = parquet.groups().collect();
     let columns = EVENTS.iter().map(|column| column.name).filter(|name| !DERIVED.contains(name)).collect();
-    let (instance, clock) = (instance.to_owned(), Clock::default());
+    let instance = instance.to_owned();
     Ok(Box::new(Lines {
         parquet,
         columns,
         groups,
         instance,
-        clock,
         group: None,
         order: VecDeque::new(),
-        out: Vec::new(),
+        made: VecDeque::new(),
         at: 0,
     }))
 }
@@ -59,27 +61,32 @@ struct Lines {
     /// Row groups that are left.
     groups: VecDeque<Rows>,
     instance: String,
-    clock: Clock,
     group: Option<Group>,
     /// Its rows that are left, in the order of the log.
     order: VecDeque<usize>,
-    /// Lines, of which those before `at` were given.
-    out: Vec<u8>,
+    /// Lines; of the first piece those before `at` were given.
+    made: VecDeque<Vec<u8>>,
     at: usize,
 }
 
 impl Read for Lines {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while self.at == self.out.len() {
-            self.out.clear();
-            self.at = 0;
+        loop {
+            if let Some(piece) = self.made.front() {
+                let count = into.len().min(piece.len() - self.at);
+                into[..count].copy_from_slice(&piece[self.at..self.at + count]);
+                self.at += count;
+                if count > 0 || into.is_empty() {
+                    return Ok(count);
+                }
+                self.made.pop_front();
+                self.at = 0;
+                continue;
+            }
             match &self.group {
                 Some(group) if !self.order.is_empty() => {
-                    while self.out.len() < ENOUGH
-                        && let Some(row) = self.order.pop_front()
-                    {
-                        group.line(row, &self.instance, &mut self.clock, &mut self.out);
-                    }
+                    let rows: Vec<usize> = self.order.drain(..self.order.len().min(MAKERS * ROWS_AT_ONCE)).collect();
+                    self.made = group.lines(&rows, &self.instance)?;
                 }
                 _ => {
                     let Some(rows) = self.groups.pop_front() else { return Ok(0) };
@@ -91,10 +98,6 @@ impl Read for Lines {
                 }
             }
         }
-        let count = into.len().min(self.out.len() - self.at);
-        into[..count].copy_from_slice(&self.out[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
     }
 }
 
@@ -177,6 +180,25 @@ impl Group {
         let mut order: Vec<usize> = (0..self.seq.len()).collect();
         order.sort_by_cached_key(|row| self.seq.get(*row));
         order.into()
+    }
+
+    /// Writes rows as the lines that they were, piece by piece side by side.
+    fn lines(&self, rows: &[usize], instance: &str) -> io::Result<VecDeque<Vec<u8>>> {
+        let of = |rows: &[usize]| {
+            let (mut clock, mut out) = (Clock::default(), Vec::with_capacity(rows.len() << 9));
+            rows.iter().for_each(|row| self.line(*row, instance, &mut clock, &mut out));
+            out
+        };
+        if rows.len() <= ROWS_AT_ONCE {
+            return Ok(VecDeque::from([of(rows)]));
+        }
+        thread::scope(|scope| {
+            let makers: Vec<_> = rows.chunks(ROWS_AT_ONCE).map(|rows| scope.spawn(move || of(rows))).collect();
+            let made = makers
+                .into_iter()
+                .map(|maker| maker.join().map_err(|_| io::Error::other("a thread that made lines panicked")));
+            made.collect()
+        })
     }
 
     /// Writes a row as the line that it was.
@@ -305,8 +327,16 @@ impl Group {
 }
 
 fn json(out: &mut Vec<u8>, text: &str) {
-    // Memory takes all that is written.
-    drop(serde_json::to_writer(out, text));
+    let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+    // Nearly all are; without a branch for each byte they are looked at many at a time.
+    if text.as_bytes().iter().fold(true, |all, byte| all & is_plain(byte)) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        // Memory takes all that is written.
+        drop(serde_json::to_writer(out, text));
+    }
 }
 
 /// Writes `"name":`.

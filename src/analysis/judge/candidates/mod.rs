@@ -3,6 +3,7 @@
 
 mod load;
 mod plane;
+mod rivals;
 mod rules;
 
 use super::episodes::Draft;
@@ -49,11 +50,13 @@ pub struct Candidate {
     pub features: Vec<Feature>,
     /// Probability that it is the cause.
     pub confidence: f64,
+    /// The part of its own probability that likelier ones leave to it.
+    left: f64,
 }
 
 impl Candidate {
     fn new(kind: &'static str) -> Self {
-        Self { kind, caller: None, name: None, features: Vec::new(), confidence: 0.0 }
+        Self { kind, caller: None, name: None, features: Vec::new(), confidence: 0.0, left: 1.0 }
     }
 
     fn with(mut self, name: &'static str, source: Source, value: f64) -> Self {
@@ -81,7 +84,7 @@ impl Candidate {
     /// Its probability if no kind of source were missing, and the others said no more against it.
     pub fn confidence_if_complete(&self) -> f64 {
         // What a policy hides may speak for a cause, so that not to see it adds to its odds.
-        self.confidence.max(probability(self.odds_of(|own| !MISSING.contains(&own.name))))
+        self.confidence.max(self.left * probability(self.odds_of(|own| !MISSING.contains(&own.name))))
     }
 }
 
@@ -368,8 +371,11 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
         own.features.extend(case.vitals.is_none().then(|| missing(1, Source::Metrics)));
         own.confidence = probability(own.odds());
     }
-    all.sort_by(|a, b| {
+    let likeliest = |a: &Candidate, b: &Candidate| {
         b.confidence.total_cmp(&a.confidence).then_with(|| (a.kind, &a.caller).cmp(&(b.kind, &b.caller)))
-    });
+    };
+    all.sort_by(likeliest);
+    rivals::lower(&mut all);
+    all.sort_by(likeliest);
     all
 }
