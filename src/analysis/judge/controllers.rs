@@ -2,9 +2,11 @@
 //! every two seconds. What else they ask is the work that others make for them, of which there may be none.
 
 use super::excursions::runs;
+use super::pods::unbound;
 use super::requests::CONTROLLERS;
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, edges};
+use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::ops::Range;
 
@@ -12,15 +14,22 @@ use std::ops::Range;
 /// leaves their leases out, and nothing is known. A second.
 const MIN_RATE: f64 = 0.2;
 /// What they ask of leases while they live: this quantile over all intervals, as they may be gone for most of the time.
-const USUAL: f64 = 0.7;
+const USUAL: f64 = 0.9;
 /// Less than this part of it is silence.
 const SILENT: f64 = 0.1;
 /// So many are expected of an interval, else its silence is chance.
 const MIN_EXPECTED: f64 = 4.0;
 /// Meanwhile each apiserver answers this part of what it usually does: else it is away, or its log lacks a part.
-const ALIVE: f64 = 0.4;
+const ALIVE: f64 = 0.1;
+/// Of one that has too little to do to be seen in an interval, so many requests show that its log goes on.
+const SHOWS: f64 = 3.0;
 /// A process that is started again asks within seconds. In µs.
 const MIN_SILENCE: Micros = 30 * SECOND;
+/// At the begin of a record it may be starting, for so long. In µs.
+const STARTS: Micros = 60 * SECOND;
+/// Their places in [`CONTROLLERS`].
+const MANAGER: usize = 0;
+const SCHEDULER: usize = 1;
 
 /// Intervals in which one of the controllers asks for nothing.
 pub(super) struct Silence {
@@ -51,7 +60,26 @@ pub(super) fn silences(series: &RequestSeries) -> Vec<Silence> {
             tiles,
         }));
     }
+    if all.iter().all(|own| own.name != CONTROLLERS[SCHEDULER].1) {
+        all.extend(unseen(series));
+    }
     all
+}
+
+/// A scheduler of which nothing is seen but that pods wait: in audit logs that have the other controller's leases and
+/// none of its requests, it is silent throughout; of pages, while pods wait.
+fn unseen(series: &RequestSeries) -> Vec<Silence> {
+    let waits = unbound(series);
+    let (grid, name) = (series.grid, CONTROLLERS[SCHEDULER].1);
+    // Nor was it there before: no time has another baseline.
+    let of = |span| Silence { name, usual: 0.0, tiles: 0..0, span };
+    if series.source == Source::Audit {
+        let is_logged = Asking::new(series, series.leases[MANAGER].clone()).usual >= MIN_RATE;
+        let is_there = requests(series, SCHEDULER).iter().any(|count| *count > 0.0);
+        return if waits.is_empty() || is_there || !is_logged { Vec::new() } else { vec![of(grid.span)] };
+    }
+    let waits = waits.into_iter().filter(|_| series.has_bindings);
+    waits.map(|tiles| of((grid.start(tiles.start).max(grid.span.0), grid.start(tiles.end).min(grid.span.1)))).collect()
 }
 
 /// Silences that no restart explains.
@@ -64,7 +92,7 @@ pub(super) fn silent(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviat
         slack: series.grid.tile,
         level: 0.0,
         baseline: own.usual,
-        weight: own.tiles.len() as f64,
+        weight: (own.span.1 - own.span.0) as f64 / series.grid.tile as f64,
     };
     long.map(of).collect()
 }
@@ -99,18 +127,24 @@ fn requests(series: &RequestSeries, number: usize) -> Vec<f64> {
     counts
 }
 
-/// Runs of intervals, not at the beginning of what was read, in which hardly anything is asked, of leases and at all,
-/// though all apiservers answer.
+/// Runs of intervals in which hardly anything is asked, of leases and at all, though all apiservers answer. At the
+/// beginning of what was read they last for longer than a start.
 fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize>> {
     let grid = series.grid;
     let typical: Vec<f64> = series.by_instance.iter().map(|own| series.typical_of(own)).collect();
+    let is_busy = |usual: f64| usual * grid.tile as f64 / SECOND as f64 >= MIN_EXPECTED;
     let is_alive = |at: usize| {
-        let mut of = series.by_instance.iter().zip(&typical);
-        of.all(|(own, typical)| own[at] >= ALIVE * typical * grid.seconds(at))
+        let mut busy = series.by_instance.iter().zip(&typical).filter(|(_, usual)| is_busy(**usual));
+        busy.all(|(own, usual)| own[at] >= ALIVE * usual * grid.seconds(at))
+    };
+    let goes_on = |tiles: &Range<usize>| {
+        let mut idle = series.by_instance.iter().zip(&typical).filter(|(_, usual)| !is_busy(**usual));
+        idle.all(|(own, _)| own[tiles.clone()].iter().sum::<f64>() >= SHOWS)
     };
     let is_silent = |at: &usize| asking.iter().all(|own| own.is_silent(*at, grid.seconds(*at))) && is_alive(*at);
     let found = runs((0..series.tiles.len()).filter(is_silent), 0);
     // What the record's last interval covers may be too little to be silent.
     let is_long = |tiles: &Range<usize>| grid.start(tiles.end) - grid.start(tiles.start) + grid.tile >= MIN_SILENCE;
-    found.into_iter().filter(|tiles| tiles.start > 0 && is_long(tiles)).collect()
+    let is_start = |tiles: &Range<usize>| tiles.start == 0 && grid.start(tiles.end) - grid.span.0 < STARTS;
+    found.into_iter().filter(|tiles| is_long(tiles) && !is_start(tiles) && goes_on(tiles)).collect()
 }

@@ -189,7 +189,9 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
 fn loads(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviation> {
     let seconds = seconds_of_baseline(series);
     let mut of_baseline = seconds.clone();
-    silences.iter().for_each(|own| of_baseline[own.tiles.clone()].fill(0.0));
+    // What lasts for most of the record is all that there is to compare with.
+    let is_short = |own: &&Silence| 2 * own.tiles.len() < series.tiles.len();
+    silences.iter().filter(is_short).for_each(|own| of_baseline[own.tiles.clone()].fill(0.0));
     let len = series.tiles.len();
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], least: f64| {

@@ -229,8 +229,13 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     }
     // A controller that falls silent while something else is wrong is a consequence of that.
     for group in groups(silent, SETTLES) {
-        let begin = group.0.0;
-        beside(&mut joined, group, (begin, begin), series);
+        let (begin, end) = group.0;
+        // As long as nothing brings it back after that, it is one of its own.
+        let is_near = |draft: &&Draft| draft.grade != Grade::Surge && near(draft.span, (begin, begin), SETTLES);
+        match joined.iter().find(is_near) {
+            Some(draft) if end - draft.span.1 >= STUCK => joined.push(degraded(group, series)),
+            _ => beside(&mut joined, group, (begin, begin), series),
+        }
     }
     joined.sort_by_key(|draft| draft.span);
     joined

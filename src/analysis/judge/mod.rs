@@ -13,6 +13,7 @@ mod holes;
 mod node_signs;
 mod nodes;
 pub mod paged;
+mod pods;
 pub mod profile;
 mod refusals;
 pub mod requests;

@@ -1,6 +1,7 @@
 //! Requests that apiservers count themselves, by their metrics pages: nobody is named, and intervals are as long as the
 //! pages lie apart.
 
+use super::refusals::is_refusal;
 use super::requests::{Axes, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
@@ -26,6 +27,8 @@ struct Series {
     kind: usize,
     instance: usize,
     outcome: Outcome,
+    /// Whether these are requests that a rule of the cluster refused.
+    is_refused: bool,
     tiles: Timed,
 }
 
@@ -75,11 +78,10 @@ impl Paged {
             [verb(facts, fact).into_owned(), label(1), label(3), label(4)]
         };
         let mut series = Vec::new();
-        let refused = facts.unauthenticated().map(|fact| (fact, unauthenticated(), Outcome::of_code(Some(401))));
+        let refused = facts.unauthenticated().map(|fact| (fact, unauthenticated(), Some(401)));
         let counted = facts.of(Metric::Requests).iter().chain(facts.failed_at_aggregated_apis());
-        let counted =
-            counted.map(|fact| (fact, kind_of(fact), Outcome::of_code(facts.text(fact.labels[7]).parse().ok())));
-        for (fact, kind, outcome) in counted.chain(refused) {
+        let counted = counted.map(|fact| (fact, kind_of(fact), facts.text(fact.labels[7]).parse::<u16>().ok()));
+        for (fact, kind, code) in counted.chain(refused) {
             let Some(own) = facts.instances.get(fact.instance) else { continue };
             let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
             for (interval, difference) in &fact.course {
@@ -90,7 +92,8 @@ impl Paged {
             series.push(Series {
                 kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),
-                outcome,
+                outcome: Outcome::of_code(code),
+                is_refused: is_refusal(code),
                 tiles: tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect(),
             });
         }
@@ -107,6 +110,7 @@ impl Paged {
                 kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),
                 outcome: Outcome::Ok,
+                is_refused: false,
                 tiles: timed(grid, &intervals, &buckets),
             });
         }
@@ -178,7 +182,7 @@ impl Requests for Paged {
                     errors: of(Outcome::Error),
                     throttled: of(Outcome::Throttled),
                     // By whom is not known, so whether it is one client or all of them is not, either.
-                    refused: 0.0,
+                    refused: if series.is_refused { *count } else { 0.0 },
                     spent: [0.0; 3],
                     latency,
                 });

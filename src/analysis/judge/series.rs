@@ -5,6 +5,7 @@
 //! compared with itself in quiet intervals, those in which requests were not slower than usual.
 
 use super::node_signs::{NodeSigns, Sign};
+use super::pods::{PodStep, Pods};
 use super::refusals::{Refusals, are_about};
 use super::requests::{CONTROLLERS, Class, Grid, Kind, Requests, Row, controller, is_control_plane};
 use crate::analysis::robust::median;
@@ -182,6 +183,8 @@ pub struct Tile {
     pub latency: Latencies,
     /// What they say of nodes.
     pub nodes: NodeSigns,
+    /// What happened to pods.
+    pub pods: Pods,
     /// What rules refuse of the writes.
     pub refusals: Refusals,
 }
@@ -244,6 +247,8 @@ pub struct RequestSeries {
     is_watch: Vec<bool>,
     /// Which kinds are about leases.
     is_lease: Vec<bool>,
+    /// Whether pods are bound by requests that would be seen.
+    pub(super) has_bindings: bool,
     /// Which kinds are writes that rules are about.
     is_ruled: Vec<bool>,
 }
@@ -297,15 +302,20 @@ impl RequestSeries {
             classes,
             is_watch: kinds.iter().map(|kind| kind[0] == "watch").collect(),
             is_lease: kinds.iter().map(|kind| kind[2] == "leases").collect(),
+            has_bindings: kinds.iter().any(|kind| PodStep::of(kind) == Some(PodStep::Bound)),
             is_ruled: kinds.iter().map(|kind| Class::of(kind) == Class::Write && are_about(kind)).collect(),
             is_probe: kinds.iter().map(|[_, _, resource, _]| resource.is_empty()).collect(),
         };
         let signs: Vec<Option<Sign>> = kinds.iter().map(Sign::of).collect();
+        let steps: Vec<Option<PodStep>> = kinds.iter().map(PodStep::of).collect();
         let mut means: Vec<Means> = vec![Means::default(); kinds.len()];
         requests.each(&mut |row| {
             series.count(&row, &mut means);
             if let Some(sign) = signs[row.kind].filter(|sign| sign.is_of(&requests.callers()[row.caller])) {
                 series.tiles[row.tile].nodes.add(sign, row.requests - row.errors - row.throttled);
+            }
+            if let Some(step) = steps[row.kind] {
+                series.tiles[row.tile].pods.add(step, &requests.callers()[row.caller], &row);
             }
         });
         series.slow_down(&means);

@@ -271,8 +271,9 @@ fn has_risen(case: &Case<'_>) -> bool {
 fn is_start_up(case: &Case<'_>) -> bool {
     let Some(view) = case.views.first() else { return false };
     let begin = view.series.grid.span.0;
-    let is_throughout = case.draft.deviations.iter().any(|own| own.signal == Signal::SlowThroughout);
-    if case.draft.span.0 >= begin + EARLY || is_throughout {
+    // What starts is neither slow for all of the record, nor without a scheduler for longer than a start takes.
+    let is_none = |own: &Deviation| matches!(own.signal, Signal::SlowThroughout | Signal::ControllerSilent(_));
+    if case.draft.span.0 >= begin + EARLY || case.draft.deviations.iter().any(is_none) {
         return false;
     }
     let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));
