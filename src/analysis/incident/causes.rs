@@ -195,7 +195,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
                 format!("{} restarted at {}, and its clients reconnected", named("an apiserver"), clock(start.at))
             }
             // The clients of one that stood still wait, and stay.
-            None if candidate.feature("away") > 0.0 && candidate.feature("watches") < MORE_WATCHES => {
+            None if candidate.feature("away").max(candidate.feature("stood_still")) > 0.0
+                && candidate.feature("watches") < MORE_WATCHES =>
+            {
                 format!("{} did not answer", named("an apiserver"))
             }
             None => format!("{} was unavailable or restarted, and its clients reconnected", named("an apiserver")),
@@ -336,6 +338,10 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
         ("nodes-lost", "late") => "the episode began before the nodes were lost".to_owned(),
         ("nodes-lost", "impact") => "requests suffered too: kubelets may be cut off by the control plane".to_owned(),
+        (_, "stood_still") => {
+            "nothing was answered for a time, not even what needs no etcd (reviews, health checks)".to_owned()
+        }
+        (_, "no_slower") => "what was served took no longer than before".to_owned(),
         (_, "throttled_flat") => "requests were throttled, though hardly more work was requested".to_owned(),
         (_, "one_caller") => format!("{} of the throttled requests are of one client", percent(value)),
         (_, "queued_flat") => "requests waited longer in queues, though hardly more work was requested".to_owned(),

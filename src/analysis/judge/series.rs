@@ -181,6 +181,8 @@ pub struct Tile {
     pub drag: f64,
     /// Latencies of all but long-running requests.
     pub latency: Latencies,
+    /// Requests that need no store: reviews, and what asks for no resource.
+    pub storeless: f64,
     /// What they say of nodes.
     pub nodes: NodeSigns,
     /// What happened to pods.
@@ -245,6 +247,8 @@ pub struct RequestSeries {
     is_probe: Vec<bool>,
     /// Which kinds are watches.
     is_watch: Vec<bool>,
+    /// Which kinds need no store.
+    is_storeless: Vec<bool>,
     /// Which kinds are about leases.
     is_lease: Vec<bool>,
     /// Whether pods are bound by requests that would be seen.
@@ -301,6 +305,7 @@ impl RequestSeries {
             is_own: requests.callers().iter().map(is_control_plane).collect(),
             classes,
             is_watch: kinds.iter().map(|kind| kind[0] == "watch").collect(),
+            is_storeless: kinds.iter().map(|own| own[2].is_empty() || own[2].ends_with("reviews")).collect(),
             is_lease: kinds.iter().map(|kind| kind[2] == "leases").collect(),
             has_bindings: kinds.iter().any(|kind| PodStep::of(kind) == Some(PodStep::Bound)),
             is_ruled: kinds.iter().map(|kind| Class::of(kind) == Class::Write && are_about(kind)).collect(),
@@ -349,6 +354,7 @@ impl RequestSeries {
         if self.is_ruled[row.kind] {
             tile.refusals.add(row, self.is_own[row.caller]);
         }
+        tile.storeless += if self.is_storeless[row.kind] { row.requests } else { 0.0 };
         let felt = &mut tile.felt[place];
         felt.requests += row.requests;
         // A probe of /readyz fails while its apiserver starts, and nobody waits for it.

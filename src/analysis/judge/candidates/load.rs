@@ -22,6 +22,8 @@ const MIN_UNLOGGED: f64 = 20.0;
 const LOGGED: f64 = 0.1;
 /// Requests that wait for less than this on average wait for nothing, s.
 const NO_WAIT_S: f64 = 0.002;
+/// From this logarithm of how many times longer requests take seats may be full for that: one and a half.
+const LONGER: f64 = 0.405;
 /// From this logarithm of how many times its baseline it is a wait is much longer: twice.
 const MUCH_LONGER: f64 = std::f64::consts::LN_2;
 
@@ -177,8 +179,8 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let throttled = view.within.tiles.throttled + view.within.tiles.long[1];
     let is_throttled = case.has(|own| *own == Signal::Throttled) > 0.0 && throttled > 0.0;
     let changed = case.audit().and_then(|view| {
-        let by = [&view.within, &view.before].into_iter().find_map(|own| writer(view, own, is_flow))?;
-        Some(view.requests.callers()[by as usize].clone())
+        let by = writer(view, case.draft.span, is_flow)?;
+        Some(view.requests.callers()[by].clone())
     });
     let queued = case.vital(Vital::QueueWait, NO_WAIT_S, "").map(|own| own.0);
     if !is_throttled && changed.is_none() && queued.is_none_or(|times| times < MUCH_LONGER) {
@@ -187,6 +189,7 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("too-few-seats")
         .with("throttled_flat", flat_of, if is_throttled { flat } else { 0.0 })
+        .with("no_slower", flat_of, if is_throttled { flat * no_slower(view) } else { 0.0 })
         .with("away", view.source(), case.has(Signal::is_away));
     if let Some(times) = queued {
         candidate = candidate.with("queued_flat", Source::Metrics, flat * times.clamp(0.0, 2.0));
@@ -206,6 +209,14 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
         candidate.caller = changed;
     }
     Some(candidate)
+}
+
+/// How far what is served takes no longer than usual: seats that are held for longer would be full, too. Where most
+/// are throttled, which takes no time, nothing shows it.
+fn no_slower(view: &View<'_>) -> f64 {
+    let drag = view.slower(|_| true).map_or(0.0, |own| own.0);
+    let tiles = &view.within.tiles;
+    (1.0 - drag / LONGER).clamp(0.0, 1.0) * (1.0 - part(tiles.throttled, tiles.requests))
 }
 
 /// What was deleted with a namespace, a definition, a collection.

@@ -18,6 +18,8 @@ const AS_FAST: f64 = 0.35;
 const FULL: f64 = 0.98;
 /// So many requests at an apiserver show how fast it is.
 const MIN_SERVED: f64 = 50.0;
+/// So many requests that need no store are missing, or none of them is chance.
+const MIN_STORELESS: f64 = 5.0;
 /// Where this part of the requests fails, they are answered.
 const MUCH_FAILED: f64 = 0.2;
 
@@ -39,6 +41,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("writes_stop", drag_of, case.stops())
         .with("one_apiserver", drag_of, one_alone(case))
+        .with("stood_still", drag_of, f64::from(u8::from(stood_still(case))))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
         candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0)).with(
@@ -264,7 +267,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             begins = begins.into_iter().chain(gone).chain([start.at]).min();
             is_started = true;
             candidate.name.get_or_insert_with(|| start.instance.clone());
-        } else if !is_still(case) {
+        } else if !is_still(case) && !stood_still(case) {
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
     }
@@ -277,6 +280,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         candidate = candidate.with("away", source, 1.0 - late);
     }
     candidate.features.extend(came_back(case, view));
+    candidate = candidate.with("stood_still", view.source(), f64::from(u8::from(stood_still(case))));
     if is_started {
         candidate = candidate.with("started", Source::Metrics, 1.0 - late);
     }
@@ -312,6 +316,23 @@ fn is_still(case: &Case<'_>) -> bool {
         _ => false,
     };
     case.draft.deviations.iter().any(is_it)
+}
+
+/// Whether the only apiserver of the logs was silent and answered not even what needs no store: whatever waits for etcd
+/// leaves those alone.
+fn stood_still(case: &Case<'_>) -> bool {
+    let Some(view) = case.audit().filter(|view| view.requests.instances().len() == 1) else { return false };
+    let series = view.series;
+    let usual: Vec<f64> = series.tiles.iter().map(|tile| tile.storeless).collect();
+    let usual = series.typical_of(&usual);
+    let is_it = |own: &Deviation| {
+        let is_inside = |at: &usize| series.grid.start(*at) >= own.span.0 && series.grid.start(at + 1) <= own.span.1;
+        let inside: Vec<usize> = (0..series.tiles.len()).filter(is_inside).collect();
+        let expected = usual * inside.iter().map(|at| series.grid.seconds(*at)).sum::<f64>();
+        let is_empty = |at: &usize| series.tiles[*at].all().requests + series.tiles[*at].watches == 0.0;
+        expected >= MIN_STORELESS && inside.iter().all(is_empty)
+    };
+    case.draft.deviations.iter().any(|own| own.signal == Signal::Silence && is_it(own))
 }
 
 /// Whether the only apiserver of the logs was silent and clients reconnected then: that its log is missing would look

@@ -1,11 +1,10 @@
 //! Causes that are rules of the cluster: who wrote one, and what it refuses.
 
 use super::{BEFORE, Candidate, Case, View};
-use crate::analysis::judge::profile::Profile;
 use crate::analysis::judge::requests::{Class, Kind};
 use crate::analysis::judge::signals::Signal;
 use crate::model::cause::Source;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use std::collections::BTreeMap;
 
 /// Whether priority and fairness goes by objects of a kind.
@@ -36,26 +35,20 @@ fn changes(view: &View<'_>, caller: usize, kind: usize, is_rule: fn(&Kind) -> bo
     is_rule(own) && own[3] != "status" && is_write && !view.series.is_own[caller]
 }
 
-/// Who writes most objects of which a rule is made.
-pub(super) fn writer(view: &View<'_>, profile: &Profile, is_rule: fn(&Kind) -> bool) -> Option<u32> {
-    let is_its = |(caller, kind): &(u32, u32)| changes(view, *caller as usize, *kind as usize, is_rule);
-    let writes = profile.pairs.iter().filter(|(key, _)| is_its(key));
-    writes.max_by(|a, b| a.1.requests.total_cmp(&b.1.requests)).map(|own| own.0.0)
-}
-
-/// Who wrote rules when an episode began, or shortly before: in intervals that are neither of it nor of its baseline,
-/// too.
-fn writer_near(view: &View<'_>, begin: Micros, is_rule: fn(&Kind) -> bool) -> Option<usize> {
+/// Who wrote rules when an episode began, or shortly before; or else until it ended, as whoever undoes what was wrong
+/// does. In intervals that are neither of it nor of its baseline, too.
+pub(super) fn writer(view: &View<'_>, (begin, end): Span, is_rule: fn(&Kind) -> bool) -> Option<usize> {
     let grid = view.series.grid;
-    let mut by_caller: BTreeMap<usize, f64> = BTreeMap::new();
+    let mut by_caller: [BTreeMap<usize, f64>; 2] = Default::default();
     view.requests.each(&mut |row| {
-        let is_near = grid.start(row.tile + 1) > begin - BEFORE && grid.start(row.tile) < begin + grid.tile;
+        let is_in = |from: Micros, to: Micros| grid.start(row.tile + 1) > from && grid.start(row.tile) < to + grid.tile;
         let done = row.requests - row.errors - row.refused;
-        if is_near && done > 0.0 && changes(view, row.caller, row.kind, is_rule) {
-            *by_caller.entry(row.caller).or_default() += done;
+        if done > 0.0 && is_in(begin - BEFORE, end) && changes(view, row.caller, row.kind, is_rule) {
+            *by_caller[usize::from(!is_in(begin - BEFORE, begin))].entry(row.caller).or_default() += done;
         }
     });
-    by_caller.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map(|own| own.0)
+    let most = |all: BTreeMap<usize, f64>| all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+    by_caller.into_iter().find_map(most).map(|own| own.0)
 }
 
 /// Rules that refuse the writes of many clients.
@@ -63,7 +56,7 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
     let view = case.audit()?;
     case.draft.deviations.iter().find(|own| own.signal == Signal::RefusedWrites)?;
     let [refused, writes] = view.within.tiles.refused;
-    let by = writer_near(view, case.draft.span.0, is_admission);
+    let by = writer(view, case.draft.span, is_admission);
     let mut candidate = Candidate::new("writes-refused")
         .with("refused", Source::Audit, refused / writes.max(1.0))
         .with("rules_changed", Source::Audit, f64::from(u8::from(by.is_some())));
