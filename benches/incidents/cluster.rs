@@ -318,12 +318,10 @@ impl Cluster {
             let rate = total * own * 0.6 / many as f64 * rng.range(0.4, 1.6);
             self.mix(caller, rate, &[(first, 0.55), (second, 0.44), ("watch - pods", 0.01)], rng);
         }
-        if callers > 5 {
-            let caller = self.add_caller("system:kube-scheduler".to_owned(), "kube-scheduler", Role::Controller);
-            let mix =
-                [("update coordination.k8s.io leases", 0.4), ("create - pods binding", 0.4), ("create - events", 0.2)];
-            self.mix(caller, (total * own * 0.1).max(0.5), &mix, rng);
-        }
+        let caller = self.add_caller("system:kube-scheduler".to_owned(), "kube-scheduler", Role::Controller);
+        let mix =
+            [("update coordination.k8s.io leases", 0.4), ("create - pods binding", 0.4), ("create - events", 0.2)];
+        self.mix(caller, (total * own * 0.1).max(0.5), &mix, rng);
         let rest = callers.saturating_sub(self.callers.len()).max(1);
         // Heavy tails: few callers make most requests.
         let weights: Vec<f64> = (0..rest).map(|_| pow(rng.unit(), -0.8).min(60.0)).collect();

@@ -2,10 +2,10 @@
 //! every two seconds. What else they ask is the work that others make for them, of which there may be none.
 
 use super::excursions::runs;
-use super::pods::unbound;
 use super::requests::CONTROLLERS;
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, edges};
+use super::unbound::unbound;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::ops::Range;
@@ -15,8 +15,6 @@ use std::ops::Range;
 const MIN_RATE: f64 = 0.2;
 /// What they ask of leases while they live: this quantile over all intervals, as they may be gone for most of the time.
 const USUAL: f64 = 0.9;
-/// Less than this part of it is silence.
-const SILENT: f64 = 0.1;
 /// So many are expected of an interval, else its silence is chance.
 const MIN_EXPECTED: f64 = 4.0;
 /// Meanwhile each apiserver answers this part of what it usually does: else it is away, or its log lacks a part.
@@ -110,10 +108,10 @@ impl Asking {
         Self { counts, usual }
     }
 
-    /// Whether hardly anything is asked in an interval.
+    /// Whether nothing is asked in an interval: who is dead asks for nothing, who has little to do for its lease.
     fn is_silent(&self, at: usize, seconds: f64) -> bool {
         let expected = self.usual * seconds;
-        expected >= MIN_EXPECTED && self.counts[at] < SILENT * expected
+        expected >= MIN_EXPECTED && self.counts[at] == 0.0
     }
 }
 
@@ -127,7 +125,7 @@ fn requests(series: &RequestSeries, number: usize) -> Vec<f64> {
     counts
 }
 
-/// Runs of intervals in which hardly anything is asked, of leases and at all, though all apiservers answer. At the
+/// Runs of intervals in which nothing is asked, of leases and at all, though all apiservers answer. At the
 /// beginning of what was read they last for longer than a start.
 fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize>> {
     let grid = series.grid;

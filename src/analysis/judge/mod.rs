@@ -22,12 +22,15 @@ pub mod series;
 pub mod signals;
 mod slower;
 mod stops;
+mod unbound;
 mod verdict;
 pub mod vitals;
 pub mod weights;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_absent;
 #[cfg(test)]
 mod tests_causes;
 

@@ -106,6 +106,10 @@ fn a_controller_that_asks_for_nothing_has_stopped() {
     // For most of the time, up to the end: what comes before is no surge.
     let found = made(users, 0.3, 20..60);
     assert_eq!((found.len(), found[0].state), (1, State::Ongoing), "{found:?}");
+    // From before the record's begin on, which is no start that lasts for longer than a minute.
+    let found = made(users, 0.3, 0..44);
+    assert_eq!((found.len(), tiles(&found[0])), (1, (0, 44)), "{found:?}");
+    assert!(made(users, 0.3, 0..5).is_empty());
     // It restarts; it is anybody; its leases are not in the log.
     assert!(made(users, 0.3, 20..22).is_empty());
     assert!(made([users[0], "team:1"], 0.3, 20..32).is_empty());

@@ -1,0 +1,85 @@
+//! The judge on what only its absence shows: a scheduler that is down, an apiserver that stands still.
+
+use super::tests::{Cell, Made, Paged, first, judged, tiles, within};
+use super::{Episode, Input, judge};
+use crate::model::episode::{Grade, State};
+
+const CREATED: usize = 4;
+const BOUND: usize = 5;
+const MARKED: usize = 6;
+
+/// Pods that are created, bound and marked by interval, beside all else; the scheduler never asks for anything.
+fn with_pods(of: impl Fn(usize) -> [f64; 3]) -> Made {
+    let mut made =
+        Made::new(60, |_, (caller, ..), own| Cell { count: if caller == 1 { 0.0 } else { own.count }, ..own });
+    let kinds = [["create", "", "pods", ""], ["create", "", "pods", "binding"], ["patch", "", "pods", "status"]];
+    made.axes.kinds.extend(kinds.map(|kind| kind.map(str::to_owned)));
+    made.axes.callers[0][0] = "system:kube-controller-manager".to_owned();
+    made.axes.callers[1][0] = "system:kube-scheduler".to_owned();
+    for tile in 0..60 {
+        for (kind, count) in [CREATED, BOUND, MARKED].into_iter().zip(of(tile)).filter(|own| own.1 > 0.0) {
+            made.rows.push((tile, (2, kind, 0), Cell { count, errors: 0.0, throttled: 0.0, seconds: 0.006 }));
+        }
+    }
+    made
+}
+
+fn by_pages(mut made: Made) -> Vec<Episode> {
+    made.axes.callers = vec![Default::default()];
+    made.rows.iter_mut().for_each(|(_, (caller, ..), _)| *caller = 0);
+    judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[] }).episodes
+}
+
+#[test]
+fn a_scheduler_that_is_never_seen_is_down_where_pods_wait() {
+    let found = judged(&with_pods(|tile| [if tile >= 20 { 2.0 } else { 0.0 }, 0.0, 0.0]), None);
+    assert_eq!((found.len(), found[0].grade, found[0].state), (1, Grade::Incident, State::Ongoing));
+    assert_eq!((tiles(&found[0]), first(&found[0]).0), ((0, 60), "controllers-down"));
+    assert_eq!(found[0].causes[0].name.as_deref(), Some("kube-scheduler"));
+    // Somebody else binds them; they do not fit, which somebody says; there are few, or for a moment only.
+    assert!(judged(&with_pods(|_| [2.0, 2.0, 0.0]), None).is_empty());
+    assert!(judged(&with_pods(|_| [2.0, 0.0, 2.0]), None).is_empty());
+    assert!(judged(&with_pods(|tile| [f64::from(u8::from(tile % 10 == 0)), 0.0, 0.0]), None).is_empty());
+    assert!(judged(&with_pods(|tile| [if tile >= 55 { 2.0 } else { 0.0 }, 0.0, 0.0]), None).is_empty());
+    // Nor is anything known where the log has no leases.
+    let mut made = with_pods(|_| [2.0, 0.0, 0.0]);
+    made.axes.callers[0][0] = "team:0".to_owned();
+    assert!(judged(&made, None).is_empty());
+}
+
+#[test]
+fn pages_show_a_scheduler_that_stops_by_pods_that_wait() {
+    let found = by_pages(with_pods(|tile| [2.0, if within(tile) { 0.0 } else { 2.0 }, 0.0]));
+    assert_eq!((found.len(), tiles(&found[0]), first(&found[0]).0), (1, (20, 32), "controllers-down"));
+    assert!(by_pages(with_pods(|_| [2.0, 2.0, 0.0])).is_empty());
+    // Pods of which nobody ever bound one.
+    let mut made = with_pods(|_| [2.0, 0.0, 0.0]);
+    made.axes.kinds[BOUND] = ["get", "", "nodes", ""].map(str::to_owned);
+    assert!(by_pages(made).is_empty());
+}
+
+#[test]
+fn the_only_apiserver_stands_still_where_not_even_reviews_are_answered() {
+    let stopped = |reviews: f64| {
+        let is_stopped = |tile: usize| (20..24).contains(&tile);
+        let mut made = Made::new(60, |tile, _, own| match tile {
+            tile if is_stopped(tile) => Cell { count: 0.0, ..own },
+            // What waited ends then.
+            24 => Cell { seconds: 30.0, ..own },
+            _ => own,
+        });
+        made.axes.instances.truncate(1);
+        made.rows.iter_mut().for_each(|(_, (_, _, instance), _)| *instance = 0);
+        made.axes.kinds.push(["create", "authorization.k8s.io", "subjectaccessreviews", ""].map(str::to_owned));
+        let key = (3, made.axes.kinds.len() - 1, 0);
+        for tile in 0..60 {
+            let count = if is_stopped(tile) { reviews } else { 20.0 };
+            made.rows.push((tile, key, Cell { count, errors: 0.0, throttled: 0.0, seconds: 0.001 }));
+        }
+        judged(&made, None)
+    };
+    let found = stopped(0.0);
+    assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Outage, "relist-storm"));
+    assert_eq!(found[0].causes[0].feature("stood_still"), 1.0);
+    assert_eq!(first(&stopped(20.0)[0]).0, "slow-etcd");
+}
