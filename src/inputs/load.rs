@@ -292,6 +292,7 @@ impl Load {
         let mut episodes = Vec::new();
         for (place, own) in judged.episodes.iter().enumerate() {
             let first = requests.first().zip(judged.series.first()).zip(own.profiles.first());
+            let first = first.filter(|_| !own.is_silence());
             let asked = first.map_or_else(Vec::new, |((requests, series), (_, [before, within]))| {
                 suspects(*requests, series, before, within)
             });

@@ -112,6 +112,10 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     let Some((source, [before, within])) = own.profiles.first().map(|(source, profiles)| (*source, profiles)) else {
         return all;
     };
+    // Nothing shows what is usual.
+    if before.seconds == 0.0 {
+        return all;
+    }
     let rate = |of: fn(&Profile) -> f64| [before, within].map(|profile| of(profile) / profile.seconds.max(1.0));
     let p99 = [before, within].map(|profile| profile.alike.quantile(0.99).unwrap_or(0.0));
     if within.alike.count() >= MIN_TIMED && p99[1] >= NOTABLE * p99[0] && p99[1] >= 0.01 {
@@ -170,6 +174,11 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     all
 }
 
+/// Whether there is another time to compare it with.
+fn has_baseline(own: &Judgement) -> bool {
+    own.profiles.first().is_some_and(|(_, [before, _])| before.seconds > 0.0)
+}
+
 /// Why a window that somebody named is none.
 fn nothing(own: &Judgement) -> &'static str {
     let has_requests = own.profiles.iter().any(|(_, [_, within])| within.tiles.requests > 0.0);
@@ -196,6 +205,7 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     let change = |effect: &Effect| format!("{} {} → {}", effect.words, effect.shown[0], effect.shown[1]);
     let impact: Vec<String> = effects.iter().take(NAMED).map(change).collect();
     let impact = match impact.as_slice() {
+        [] if !has_baseline(own) => "the record has no other time to compare it with".to_owned(),
         [] if own.grade == Grade::Degraded => "hardly any impact on clients".to_owned(),
         [] => "requests, latency and errors stayed near their baseline".to_owned(),
         some => some.join(", "),

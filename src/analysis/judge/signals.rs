@@ -152,6 +152,12 @@ impl Deviation {
     }
 }
 
+/// Whether nothing deviates but that controllers ask for nothing.
+pub(super) fn are_silences(deviations: &[Deviation]) -> bool {
+    let is_one = |own: &Deviation| matches!(own.signal, Signal::ControllerSilent(_));
+    !deviations.is_empty() && deviations.iter().all(is_one)
+}
+
 /// How long two times are one, in µs.
 pub(super) fn overlap(a: Span, b: Span) -> Micros {
     (a.1.min(b.1) - a.0.max(b.0)).max(0)

@@ -36,6 +36,14 @@ fn a_scheduler_that_is_never_seen_is_down_where_pods_wait() {
     assert_eq!((found.len(), found[0].grade, found[0].state), (1, Grade::Incident, State::Ongoing));
     assert_eq!((tiles(&found[0]), first(&found[0]).0), ((0, 60), "controllers-down"));
     assert_eq!(found[0].causes[0].name.as_deref(), Some("kube-scheduler"));
+    assert!(found[0].is_silence());
+    // A client that asks for more meanwhile is compared with other times.
+    let mut made = with_pods(|_| [2.0, 0.0, 0.0]);
+    made.rows.iter_mut().filter(|own| within(own.0) && own.1.0 == 3).for_each(|own| own.2.count *= 20.0);
+    let found = judged(&made, None);
+    assert_eq!((found.len(), first(&found[1])), (2, ("client-surge", Some("team:3"))));
+    let [before, _] = &found[1].profiles[0].1;
+    assert!(before.seconds > 60.0);
     // Somebody else binds them; they do not fit, which somebody says; there are few, or for a moment only.
     assert!(judged(&with_pods(|_| [2.0, 2.0, 0.0]), None).is_empty());
     assert!(judged(&with_pods(|_| [2.0, 0.0, 2.0]), None).is_empty());

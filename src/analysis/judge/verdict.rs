@@ -8,7 +8,7 @@ use super::holes::{are_holes, without_uncounted};
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::{NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
-use super::signals::{Deviation, FELT, MIN_BAD, Signal};
+use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -111,6 +111,11 @@ impl Episode {
         self.deviations.iter().any(|own| own.signal == Signal::RefusedWrites)
     }
 
+    /// Whether all that deviates is that controllers ask for nothing: then nobody asks for more.
+    pub fn is_silence(&self) -> bool {
+        are_silences(&self.deviations)
+    }
+
     /// Whether it is a part of the log that is missing, as far as anything shows.
     pub fn is_hole(&self) -> bool {
         are_holes(&self.deviations)
@@ -155,7 +160,9 @@ fn judged(
     found: Option<&[Episode]>,
 ) -> Vec<Episode> {
     let others: Option<Vec<Span>> = found.map(|all| all.iter().map(|own| (own.from, own.to)).collect());
-    let busy: Vec<Span> = drafts.iter().map(|draft| draft.span).chain(others.iter().flatten().copied()).collect();
+    // What others ask for while a controller asks for nothing is as usual as at any time.
+    let changes = drafts.iter().filter(|draft| !are_silences(&draft.deviations));
+    let busy: Vec<Span> = changes.map(|draft| draft.span).chain(others.iter().flatten().copied()).collect();
     let mut sets: Vec<(Vec<Tiles>, Vec<Span>)> = Vec::new();
     for own in series {
         let of = drafts.iter().map(|draft| around(own, draft.span, &busy, others.as_deref()));

@@ -10,7 +10,7 @@ use super::episodes::Draft;
 use super::profile::{Added, Count, Profile};
 use super::requests::{Caller, Class, Requests};
 use super::series::{RequestSeries, slowdown};
-use super::signals::{Deviation, Signal};
+use super::signals::{Signal, are_silences};
 use super::vitals::{Vital, Vitals};
 use super::weights::{bias, weight};
 use crate::model::cause::Source;
@@ -363,8 +363,7 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(plane::nodes(case));
     all.extend(plane::controllers(case));
     // Where nothing deviates but that a controller asks for nothing, what else happens meanwhile is no cause of it.
-    let is_silence = |own: &Deviation| matches!(own.signal, Signal::ControllerSilent(_));
-    if !case.draft.deviations.is_empty() && case.draft.deviations.iter().all(is_silence) {
+    if are_silences(&case.draft.deviations) {
         all.retain(|own| own.kind == "controllers-down");
     }
     // What is missing might have shown another cause.
