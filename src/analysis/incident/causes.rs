@@ -228,7 +228,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         }
         "apiserver-slow" => format!("{} was slow, the others were not", named("one apiserver")),
         "controllers-down" => {
-            format!("{} sent no requests: it had stopped, or could not connect", named("a controller"))
+            let by_pods = candidate.features.iter().any(|own| own.name == "silent" && own.source == Source::Metrics);
+            let what = if by_pods { "bound no pods" } else { "sent no requests" };
+            format!("{} {what}: it had stopped, or could not connect", named("a controller"))
         }
         "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
         other => other.to_owned(),
@@ -349,6 +351,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
         (_, "rest_slower") => format!("requests to the others took {} times as long, too", times(value)),
         (_, "load_here") => format!("the work asked of it grew by {}", percent(value)),
+        (_, "silent") if feature.source == Source::Metrics => {
+            "pods were created, none was bound to a node, and hardly any had its status written".to_owned()
+        }
         (_, "silent") => "it did not even renew its lease, or ask for it".to_owned(),
         ("controllers-down", "late") => "the episode began before it stopped".to_owned(),
         ("controllers-down", "impact") => "requests suffered too, and it ends when it can't renew its lease".to_owned(),
