@@ -3,8 +3,8 @@
 use crate::support::{folder, plimsoll, write};
 use serde_json::{Value, json};
 
-/// What is said of two pages of two apiservers, 100 s apart.
-fn told(before: &str, after: &str, format: &str) -> String {
+/// The answer on two pages of two apiservers, 100 s apart.
+fn answer(before: &str, after: &str, format: &str) -> String {
     let folder = folder();
     for (instance, start) in [("a", 1_700_000_000), ("b", 1_700_000_001)] {
         for (at, text) in [(1_700_001_000, before), (1_700_001_100, after)] {
@@ -20,7 +20,7 @@ fn told(before: &str, after: &str, format: &str) -> String {
 
 /// Their tables.
 fn tables(before: &str, after: &str) -> Value {
-    serde_json::from_str::<Value>(&told(before, after, "json")).unwrap()["tables"].clone()
+    serde_json::from_str::<Value>(&answer(before, after, "json")).unwrap()["tables"].clone()
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_list_says_what_was_read_to_answer_it() {
 }
 
 #[test]
-fn what_no_row_counts_is_told() {
+fn notes_count_what_no_row_does() {
     let page = |failed: u32, refused: u32| {
         let metric = "apiserver_request_terminations_total";
         let labels = r#"verb="LIST",group="metrics.k8s.io",resource="nodes",scope="cluster""#;
@@ -126,10 +126,10 @@ fn what_no_row_counts_is_told() {
              authentication_attempts{{result=\"failure\"}} {refused}\n"
         )
     };
-    let text = told(&page(3, 10), &page(45, 17), "table");
+    let text = answer(&page(3, 10), &page(45, 17), "table");
     // Two apiservers with the same pages.
     assert!(text.contains("Not in the rows: 84 requests that failed on the way to aggregated APIs"), "{text}");
     assert!(text.contains("Not in the rows: 14 requests without valid credentials"), "{text}");
-    let text = told(&page(3, 10), &page(3, 10), "table");
+    let text = answer(&page(3, 10), &page(3, 10), "table");
     assert!(!text.contains("Not in the rows"), "{text}");
 }

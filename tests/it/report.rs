@@ -539,8 +539,8 @@ fn a_quiet_window_that_is_named_has_no_culprit() {
     let to = answer["episodes"][0]["to"].as_str().unwrap();
     assert!(to < "2026-11-20T09:48", "{to}");
     let summary = answer["summary"].as_array().unwrap();
-    let is_told = |line: &&Value| line.as_str().unwrap().contains("of the time that was named, 2026-11-20T09:44:00");
-    assert_eq!(summary.iter().filter(is_told).count(), 1, "{summary:?}");
+    let is_note = |line: &&Value| line.as_str().unwrap().contains("of the time that was named, 2026-11-20T09:44:00");
+    assert_eq!(summary.iter().filter(is_note).count(), 1, "{summary:?}");
     // All of the time: nothing is compared with nothing.
     let whole = ["--from", "2026-11-20T09:42:07Z", "--to", "2026-11-20T09:46:27Z"];
     let answer = plimsoll(&[&["report", &sample("quiet"), "-o", "json"], &whole[..]].concat()).json(0);

@@ -112,8 +112,7 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     let Some((source, [before, within])) = own.profiles.first().map(|(source, profiles)| (*source, profiles)) else {
         return all;
     };
-    // Nothing shows what is usual.
-    if before.seconds == 0.0 {
+    if !has_baseline(own) {
         return all;
     }
     let rate = |of: fn(&Profile) -> f64| [before, within].map(|profile| of(profile) / profile.seconds.max(1.0));

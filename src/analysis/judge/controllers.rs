@@ -67,17 +67,21 @@ pub(super) fn silences(series: &RequestSeries) -> Vec<Silence> {
 /// A scheduler of which nothing is seen but that pods wait: in audit logs that have the other controller's leases and
 /// none of its requests, it is silent throughout; of pages, while pods wait.
 fn unseen(series: &RequestSeries) -> Vec<Silence> {
-    let waits = unbound(series);
-    let (grid, name) = (series.grid, CONTROLLERS[SCHEDULER].1);
+    let spans: Vec<Span> = match series.source {
+        Source::Audit => Some(series.grid.span).filter(|_| is_never_seen(series)).into_iter().collect(),
+        _ if series.has_bindings => unbound(series).iter().map(|tiles| series.grid.covered(tiles)).collect(),
+        _ => Vec::new(),
+    };
     // Nor was it there before: no time has another baseline.
-    let of = |span| Silence { name, usual: 0.0, tiles: 0..0, span };
-    if series.source == Source::Audit {
-        let is_logged = Asking::new(series, series.leases[MANAGER].clone()).usual >= MIN_RATE;
-        let is_there = requests(series, SCHEDULER).iter().any(|count| *count > 0.0);
-        return if waits.is_empty() || is_there || !is_logged { Vec::new() } else { vec![of(grid.span)] };
-    }
-    let waits = waits.into_iter().filter(|_| series.has_bindings);
-    waits.map(|tiles| of((grid.start(tiles.start).max(grid.span.0), grid.start(tiles.end).min(grid.span.1)))).collect()
+    let of = |span| Silence { name: CONTROLLERS[SCHEDULER].1, usual: 0.0, tiles: 0..0, span };
+    spans.into_iter().map(of).collect()
+}
+
+/// Whether audit logs that have the other controller's leases have no request of the scheduler, and pods wait.
+fn is_never_seen(series: &RequestSeries) -> bool {
+    let is_there = || requests(series, SCHEDULER).iter().any(|count| *count > 0.0);
+    let is_logged = || Asking::new(series, series.leases[MANAGER].clone()).usual >= MIN_RATE;
+    !unbound(series).is_empty() && !is_there() && is_logged()
 }
 
 /// Silences that no restart explains.

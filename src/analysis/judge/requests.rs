@@ -3,6 +3,7 @@
 use crate::model::cause::Source;
 use crate::model::event::is_lasting;
 use crate::model::time::{Micros, SECOND, Span};
+use std::ops::Range;
 
 /// Who asks: user (all kubelets are one) and agent; both empty where the source does not say.
 pub type Caller = [String; 2];
@@ -43,10 +44,14 @@ impl Grid {
         self.span.1 <= self.span.0
     }
 
+    /// When intervals are, as far as the source covers them.
+    pub fn covered(self, tiles: &Range<usize>) -> Span {
+        (self.start(tiles.start).max(self.span.0), self.start(tiles.end).min(self.span.1))
+    }
+
     /// Seconds of an interval that the source covers.
     pub fn seconds(self, at: usize) -> f64 {
-        let from = self.start(at).max(self.span.0);
-        let to = self.start(at + 1).min(self.span.1);
+        let (from, to) = self.covered(&(at..at + 1));
         (to - from).max(0) as f64 / SECOND as f64
     }
 

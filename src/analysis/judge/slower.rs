@@ -26,14 +26,12 @@ pub(super) fn slower(series: &RequestSeries) -> Vec<Deviation> {
     let grid = series.grid;
     groups.retain(|tiles| tiles.len() > 1 && tiles.clone().map(|at| grid.seconds(at)).sum::<f64>() >= MIN_LENGTH_S);
     let deviation = |tiles: Range<usize>| {
-        let within: Vec<f64> = latencies[tiles.clone()].iter().flatten().copied().collect();
+        let (from, to) = grid.covered(&tiles);
+        let within: Vec<f64> = latencies[tiles].iter().flatten().copied().collect();
         Deviation {
             signal: Signal::Slower,
             source: series.source,
-            span: (
-                grid.start(tiles.start).max(grid.span.0),
-                grid.start(tiles.end).min(grid.span.1).max(grid.span.0 + SECOND),
-            ),
+            span: (from, to.max(grid.span.0 + SECOND)),
             slack: grid.tile,
             level: within.iter().sum::<f64>() / within.len() as f64,
             baseline: usual,

@@ -175,8 +175,7 @@ const WHOLLY: f64 = 1.0;
 /// lies outside is taken to be as usual. `None` where these are less than half of the time.
 fn part_within(series: &RequestSeries, counts: &[f64], span: Span, least: f64) -> Option<f64> {
     let (grid, usual) = (series.grid, series.typical_of(counts));
-    let covered = |at: usize| (grid.start(at).max(grid.span.0), grid.start(at + 1).min(grid.span.1));
-    let inside = |at: usize| overlap(covered(at), span) as f64 / SECOND as f64;
+    let inside = |at: usize| overlap(grid.covered(&(at..at + 1)), span) as f64 / SECOND as f64;
     let within = (0..counts.len()).filter(|at| inside(*at) > 0.0 && inside(*at) >= least * grid.seconds(*at));
     let (count, seconds) = within.fold((0.0, 0.0), |(count, seconds), at| {
         (count + counts[at] - usual * (grid.seconds(at) - inside(at)), seconds + inside(at))

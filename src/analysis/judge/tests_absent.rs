@@ -1,6 +1,6 @@
 //! The judge on what only its absence shows: a scheduler that is down, an apiserver that stands still.
 
-use super::tests::{Cell, Made, Paged, first, judged, tiles, within};
+use super::tests::{CONFIGMAPS, Cell, LEASES, Made, Paged, first, judged, tiles, within};
 use super::{Episode, Input, judge};
 use crate::model::episode::{Grade, State};
 
@@ -64,6 +64,47 @@ fn pages_show_a_scheduler_that_stops_by_pods_that_wait() {
     let mut made = with_pods(|_| [2.0, 0.0, 0.0]);
     made.axes.kinds[BOUND] = ["get", "", "nodes", ""].map(str::to_owned);
     assert!(by_pages(made).is_empty());
+}
+
+#[test]
+fn a_controller_that_stays_away_after_something_else_is_an_episode_of_its_own() {
+    let gone = |tiles: std::ops::Range<usize>| {
+        let mut made = Made::new(60, |tile, (caller, kind, _), own| Cell {
+            count: if caller == 1 && tiles.contains(&tile) { 0.0 } else { own.count },
+            seconds: own.seconds * if (20..24).contains(&tile) && kind >= CONFIGMAPS { 100.0 } else { 1.0 },
+            ..own
+        });
+        made.axes.callers[1][0] = "system:kube-controller-manager".to_owned();
+        judged(&made, None)
+    };
+    let found = gone(21..40);
+    assert_eq!((found.len(), first(&found[0]).0, first(&found[1]).0), (2, "slow-etcd", "controllers-down"));
+    assert_eq!(tiles(&found[1]), (21, 40));
+    // Not for a minute after it.
+    let found = gone(21..29);
+    assert_eq!((found.len(), first(&found[0]).0, tiles(&found[0]).0), (1, "slow-etcd", 20));
+}
+
+#[test]
+fn who_undoes_a_rule_as_it_ends_is_named() {
+    let changed_at = |at: usize| {
+        let mut made = Made::new(60, |tile, (_, kind, _), own| Cell {
+            throttled: if within(tile) && kind != LEASES { own.count * 0.1 } else { 0.0 },
+            ..own
+        });
+        made.axes.kinds.push(["delete", "flowcontrol.apiserver.k8s.io", "flowschemas", ""].map(str::to_owned));
+        let cell = Cell { count: 1.0, errors: 0.0, throttled: 0.0, seconds: 0.006 };
+        made.rows.push((at, (5, made.axes.kinds.len() - 1, 0), cell));
+        let found = judged(&made, None);
+        assert_eq!((found.len(), tiles(&found[0])), (1, (20, 32)));
+        let cause = found[0].causes[0].clone();
+        assert!(cause.kind == "too-few-seats" && cause.feature("no_slower") > 0.8 && cause.confidence > 0.5);
+        cause.caller.map(|who| who[0].clone())
+    };
+    for at in [10, 25, 32] {
+        assert_eq!(changed_at(at).as_deref(), Some("team:5"), "{at}");
+    }
+    assert_eq!((changed_at(5), changed_at(40)), (None, None));
 }
 
 #[test]

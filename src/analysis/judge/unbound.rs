@@ -5,12 +5,13 @@ use super::series::RequestSeries;
 use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
-/// So many pods that wait are no chance, where all that are created are bound.
+/// So many pending pods are no chance, where all that are created are bound.
 const MIN_PODS: f64 = 8.0;
 /// And for so long, in µs: a scheduler binds within a second what fits on a node.
 const MIN_WAIT: Micros = 60 * SECOND;
-/// Whoever can't be scheduled is told so by a write of its status, and a pod that was bound at an apiserver that is not
-/// seen has several: fewer than this part of the pods that wait, or it is another reason that they do.
+/// The scheduler writes the status of a pod that fits nowhere, and kubelets that of pods which were bound at an
+/// apiserver without a log here: with as many such writes as this part of the pending pods, they wait for another
+/// reason.
 const MARKED: f64 = 0.5;
 
 /// Intervals from the first pod that waits to the last before one is bound.
@@ -25,8 +26,8 @@ pub(super) fn unbound(series: &RequestSeries) -> Vec<Range<usize>> {
         let tiles = first..end;
         let sum = |of: fn(&Pods) -> f64| tiles.clone().map(|at| of(&series.tiles[at].pods)).sum::<f64>();
         let created = sum(|own| own.created);
-        let lasts = series.grid.start(end).min(series.grid.span.1) - series.grid.start(first).max(series.grid.span.0);
-        let is_it = created >= MIN_PODS && sum(|own| own.marked) < MARKED * created && lasts >= MIN_WAIT;
+        let (from, to) = series.grid.covered(&tiles);
+        let is_it = created >= MIN_PODS && sum(|own| own.marked) < MARKED * created && to - from >= MIN_WAIT;
         is_it.then_some(tiles)
     };
     gaps.filter_map(waits).collect()

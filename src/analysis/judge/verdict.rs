@@ -367,7 +367,7 @@ fn around(series: &RequestSeries, span: Span, busy: &[Span], found: Option<&[Spa
     }
     before.sort_unstable();
     let when = match (before.first(), before.last()) {
-        (Some(first), Some(last)) => (grid.start(*first).max(grid.span.0), grid.start(last + 1).min(grid.span.1)),
+        (Some(first), Some(last)) => grid.covered(&(*first..last + 1)),
         _ => (span.0, span.0),
     };
     (vec![within], before.into_iter().map(|at| at..at + 1).collect(), when)
@@ -389,7 +389,7 @@ fn spans(series: &RequestSeries, tiles: &Tiles) -> Vec<Span> {
     let grid = series.grid;
     let mut all: Vec<Span> = Vec::new();
     for tiles in tiles {
-        let (from, to) = (grid.start(tiles.start).max(grid.span.0), grid.start(tiles.end).min(grid.span.1));
+        let (from, to) = grid.covered(tiles);
         match all.last_mut() {
             Some(last) if last.1 == from => last.1 = to,
             _ => all.push((from, to)),

@@ -112,8 +112,7 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     if facts.dropped_samples > 0 {
         notes.push(format!("{} left out: too many series.", counted(facts.dropped_samples, "sample")));
     }
-    let increase = |of: &mut dyn Iterator<Item = &Fact>| of.map(|fact| fact.increase).sum::<f64>().round() as u64;
-    let passed_on = increase(&mut facts.failed_at_aggregated_apis());
+    let passed_on = increase(facts.failed_at_aggregated_apis());
     if passed_on > 0 {
         notes.push(format!(
             "Not in the rows: {} that failed on the way to aggregated APIs (apiserver_request_terminations_total); \
@@ -121,7 +120,7 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
             counted(passed_on, "request")
         ));
     }
-    let refused = increase(&mut facts.unauthenticated());
+    let refused = increase(facts.unauthenticated());
     if refused > 0 {
         notes.push(format!(
             "Not in the rows: {} without valid credentials (authentication_attempts).",
@@ -133,6 +132,11 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
         notes.push(format!("{} share one address; separated by process start time.", split.join(", ")));
     }
     notes
+}
+
+/// By how much they rose together.
+fn increase<'f>(facts: impl Iterator<Item = &'f Fact>) -> u64 {
+    facts.map(|fact| fact.increase).sum::<f64>().round() as u64
 }
 
 /// What was read, for `coverage`.

@@ -156,12 +156,16 @@ fn given(args: &Args, now: Micros) -> Result<Option<Span>, Error> {
     }
 }
 
+/// A time as its ends.
+fn shown((from, to): Span) -> String {
+    format!("{} to {}", time::format(from), time::format(to))
+}
+
 /// A window that reaches no further beyond the data than this, in µs, is taken as it was named.
 const BEYOND: Micros = 10 * SECOND;
 
 /// What the data cover of a window that was named, where it reaches beyond them by more than an interval.
 fn covered((from, to): Span, load: &Load) -> Result<Span, Error> {
-    let shown = |(from, to)| format!("{} to {}", time::format(from), time::format(to));
     match load.span {
         Some(span) if from < span.1 && span.0 < to => {
             let from = if span.0 - from > BEYOND { span.0 } else { from };
@@ -270,7 +274,6 @@ fn incident(
     };
     let mut summary = summary::summary(&input);
     if let Some((named, given)) = named.zip(given).filter(|(named, given)| named != given) {
-        let shown = |(from, to)| format!("{} to {}", time::format(from), time::format(to));
         summary.push(format!("The data cover {} of the time that was named, {}.", shown(given), shown(named)));
     }
     if load.clusters.len() > 1 {

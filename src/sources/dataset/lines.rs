@@ -64,7 +64,7 @@ struct Lines {
     group: Option<Group>,
     /// Its rows that are left, in the order of the log.
     order: VecDeque<usize>,
-    /// Lines; of the first piece those before `at` were given.
+    /// Blocks of lines; of the first one the bytes before `at` were given.
     made: VecDeque<Vec<u8>>,
     at: usize,
 }
@@ -72,9 +72,9 @@ struct Lines {
 impl Read for Lines {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            if let Some(piece) = self.made.front() {
-                let count = into.len().min(piece.len() - self.at);
-                into[..count].copy_from_slice(&piece[self.at..self.at + count]);
+            if let Some(block) = self.made.front() {
+                let count = into.len().min(block.len() - self.at);
+                into[..count].copy_from_slice(&block[self.at..self.at + count]);
                 self.at += count;
                 if count > 0 || into.is_empty() {
                     return Ok(count);
@@ -182,16 +182,13 @@ impl Group {
         order.into()
     }
 
-    /// Writes rows as the lines that they were, piece by piece side by side.
+    /// Writes rows as the lines that they were, in blocks that threads make side by side.
     fn lines(&self, rows: &[usize], instance: &str) -> io::Result<VecDeque<Vec<u8>>> {
         let of = |rows: &[usize]| {
             let (mut clock, mut out) = (Clock::default(), Vec::with_capacity(rows.len() << 9));
             rows.iter().for_each(|row| self.line(*row, instance, &mut clock, &mut out));
             out
         };
-        if rows.len() <= ROWS_AT_ONCE {
-            return Ok(VecDeque::from([of(rows)]));
-        }
         thread::scope(|scope| {
             let makers: Vec<_> = rows.chunks(ROWS_AT_ONCE).map(|rows| scope.spawn(move || of(rows))).collect();
             let made = makers

@@ -254,6 +254,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         let of = case.views.iter().find(|view| view.source() == source)?;
         candidate.name = of.requests.instances().get(instance).cloned();
     }
+    let is_stood_still = stood_still(case);
     let (from, to) = (case.draft.span.0 - BEFORE, case.draft.span.1);
     let aways = case.draft.deviations.iter().filter(|own| matches!(own.signal, Signal::Away(_)));
     let mut begins = aways.map(|own| own.span.0).min();
@@ -267,7 +268,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             begins = begins.into_iter().chain(gone).chain([start.at]).min();
             is_started = true;
             candidate.name.get_or_insert_with(|| start.instance.clone());
-        } else if !is_still(case) && !stood_still(case) {
+        } else if !is_still(case) && !is_stood_still {
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
     }
@@ -280,7 +281,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         candidate = candidate.with("away", source, 1.0 - late);
     }
     candidate.features.extend(came_back(case, view));
-    candidate = candidate.with("stood_still", view.source(), f64::from(u8::from(stood_still(case))));
+    candidate = candidate.with("stood_still", view.source(), f64::from(u8::from(is_stood_still)));
     if is_started {
         candidate = candidate.with("started", Source::Metrics, 1.0 - late);
     }
@@ -323,12 +324,11 @@ fn is_still(case: &Case<'_>) -> bool {
 fn stood_still(case: &Case<'_>) -> bool {
     let Some(view) = case.audit().filter(|view| view.requests.instances().len() == 1) else { return false };
     let series = view.series;
-    let usual: Vec<f64> = series.tiles.iter().map(|tile| tile.storeless).collect();
-    let usual = series.typical_of(&usual);
+    let storeless = || series.tiles.iter().map(|tile| tile.storeless).collect::<Vec<f64>>();
     let is_it = |own: &Deviation| {
         let is_inside = |at: &usize| series.grid.start(*at) >= own.span.0 && series.grid.start(at + 1) <= own.span.1;
         let inside: Vec<usize> = (0..series.tiles.len()).filter(is_inside).collect();
-        let expected = usual * inside.iter().map(|at| series.grid.seconds(*at)).sum::<f64>();
+        let expected = series.typical_of(&storeless()) * inside.iter().map(|at| series.grid.seconds(*at)).sum::<f64>();
         let is_empty = |at: &usize| series.tiles[*at].all().requests + series.tiles[*at].watches == 0.0;
         expected >= MIN_STORELESS && inside.iter().all(is_empty)
     };
