@@ -12,6 +12,7 @@ use crate::inputs::{found, pages};
 use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
+use crate::model::units::counted;
 use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll balance`.
@@ -100,10 +101,18 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
                 .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
                 .collect();
             input.notes = rollup::short_logs(&spans, since.zip(until));
+            let folded = rollup.folded();
+            if folded > 0 {
+                input.notes.push(format!(
+                    "{} of clients that are not kept apart over so much time {}; a shorter --since/--until shows them.",
+                    counted(folded, "request"),
+                    if is_filtered { "are left out" } else { "are in no client's row" }
+                ));
+            }
             input.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
             input.inputs = outcome.inputs.into_iter().chain(input.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
-            let mut fleets = of_logs(&rollup, &all);
+            let mut fleets = of_logs(&rollup, &all, is_filtered);
             // What metrics show is of everybody.
             if !is_filtered {
                 let unlogged = add_pages(&mut fleets, &facts);

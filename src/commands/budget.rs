@@ -110,6 +110,8 @@ struct Read {
     rollup: Arc<Rollup>,
     facts: Facts,
     inputs: Vec<InputReport>,
+    /// Whether nothing of the logs was lost.
+    is_whole: bool,
 }
 
 fn read(sources: &[String], time: &TimeFlags, context: &mut Context<'_>) -> Result<Read, Error> {
@@ -122,21 +124,26 @@ fn read(sources: &[String], time: &TimeFlags, context: &mut Context<'_>) -> Resu
     let (facts, pages) = pages::facts(found.pages, Retention::Controllers, context)?;
     let selection = Selection { since, until, ..Selection::default() };
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
+    let is_whole = outcome.losses.is_empty() && pages.losses.is_empty();
     let inputs = outcome.inputs.into_iter().chain(pages.inputs).collect();
-    Ok(Read { rollup, facts, inputs })
+    Ok(Read { rollup, facts, inputs, is_whole })
 }
 
 fn check_all(args: &CheckArgs, context: &mut Context<'_>) -> Result<(), Error> {
     let budgets =
         budget::read(&args.budget).map_err(|problem| Error::Usage(plain(&problem.to_string()).into_owned()))?;
-    let Read { rollup, facts, inputs } = read(&args.sources, &args.time, context)?;
+    let Read { rollup, facts, inputs, is_whole } = read(&args.sources, &args.time, context)?;
     let known = SizeContext::default();
     let clients = Clients::new(&rollup, None, &known);
     let mut checked: Vec<Checked> = Vec::new();
     let mut ended = Vec::new();
     for one in &budgets {
         let wanted = Wanted { user: &one.user, agent: one.agent.as_deref(), metrics: one.metrics.as_deref() };
-        checked.extend(check(one, &usage(&rollup, &clients, &facts, &wanted), context.io.now));
+        let mut used = usage(&rollup, &clients, &facts, &wanted);
+        if !is_whole {
+            used.was_damaged();
+        }
+        checked.extend(check(one, &used, context.io.now));
         for exception in one.exceptions.iter().filter(|exception| has_ended(exception, context.io.now)) {
             ended.push(format!(
                 "The exception to {} for {} ended on {}: {}.",

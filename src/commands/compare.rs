@@ -144,6 +144,10 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
         .map(|limit| limit.parse().map_err(|why| Error::Usage(format!("--fail-on-increase {limit}: {why}"))))
         .collect::<Result<_, Error>>()?;
     let sources = [&question.before, question.after.as_ref().unwrap_or(&question.before)];
+    if sources[0] == "-" && sources[1] == "-" {
+        let why = "-: standard input can be read only once, and both sides are in it; write it to a file";
+        return Err(Error::Usage(why.to_owned()));
+    }
     let mut comparing = Comparing {
         sources: sources.map(|source| vec![source.clone()]),
         windows: question.windows,

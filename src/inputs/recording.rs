@@ -9,6 +9,8 @@ use crate::actions::store::{Age, KeepRollups, RollupsWriter};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::model::rollup::{Manifest, StoredFile};
+use crate::model::series::DAY;
+use crate::model::stray::KeptDays;
 use crate::model::time::Micros;
 use crate::sources::audit::pass::Outcome;
 use crate::sources::find;
@@ -19,6 +21,9 @@ use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store, StoreError};
 use crate::sources::wanted::Wanted;
 use std::time::{Duration, Instant};
+
+/// So far ahead of this machine's clock an apiserver's may be; what it dates later is set aside.
+const AHEAD: Micros = DAY;
 
 /// Reads on in logs.
 #[derive(Debug)]
@@ -104,6 +109,8 @@ impl Recording {
         let parts = store.rollups().map_err(failed)?;
         parts.errors.iter().try_for_each(|error| context.lost(error))?;
         let read_to = parts.read_to();
+        // One event of another decade would stretch the tiles of all that is asked of the store from then on.
+        let kept = KeptDays::until(context.io.now + AHEAD);
         let (mut streams, mut begun) = (Vec::new(), Vec::new());
         for mut stream in found.streams.into_iter().filter(|stream| !stream.is_rolled()) {
             if stream.stream.instance.is_empty() {
@@ -133,7 +140,7 @@ impl Recording {
                     }
                 }
             }
-            streams.push(LogStream { files, ..stream });
+            streams.push(LogStream { files, kept: kept.clone(), ..stream });
         }
         if begun.is_empty() {
             return Ok(Some(Gained::default()));

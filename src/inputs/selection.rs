@@ -90,7 +90,7 @@ impl Fold for Rolling {
         Observing { observer, selection: &self.selection, is_whole }
     }
     fn begin(&self) -> Part {
-        let part = Part::new(self.streams);
+        let part = Part::new(self.streams).with_load();
         let part = if self.selection.with_seams { part.with_seams() } else { part };
         if self.selection.with_steps { part.with_steps() } else { part }
     }

@@ -104,7 +104,8 @@ impl Days {
     /// Whether `kept` takes exactly the days that are not stray.
     pub fn agree_with(&self, kept: &KeptDays) -> bool {
         let exact = self.kept();
-        self.counted().keys().all(|&day| exact.has_day(day) == kept.has_day(day))
+        let is_early = |day: i64| kept.latest.is_none_or(|latest| day <= day_of(latest));
+        self.counted().keys().filter(|day| is_early(**day)).all(|&day| exact.has_day(day) == kept.has_day(day))
     }
 
     /// The days that are not stray.
@@ -149,9 +150,22 @@ pub struct KeptDays {
     /// Only times from here on, and before there, are judged: nobody asks for the others.
     since: Option<Micros>,
     until: Option<Micros>,
+    /// Times behind this are stray, however many there are.
+    latest: Option<Micros>,
 }
 
 impl KeptDays {
+    /// All times until then: whoever follows what is written now knows that it was written by now, while few events
+    /// show nothing by their number.
+    pub fn until(latest: Micros) -> Self {
+        Self { latest: Some(latest), ..Self::default() }
+    }
+
+    /// The same, until no later than the other's times go.
+    pub fn no_later_than(self, other: &Self) -> Self {
+        Self { latest: other.latest, ..self }
+    }
+
     /// The times around these stretches (first and last instant), as far as records of one group may lie.
     pub fn around(stretches: &[(Micros, Micros)]) -> Self {
         Self { days: Some(stretches.iter().map(|&(from, to)| (day_of(from), day_of(to))).collect()), ..Self::default() }
@@ -185,7 +199,7 @@ impl KeptDays {
     /// Whether a time is taken.
     #[inline]
     pub fn takes(&self, at: Micros) -> bool {
-        self.days.is_none() || self.has_day(day_of(at))
+        self.latest.is_none_or(|latest| at <= latest) && (self.days.is_none() || self.has_day(day_of(at)))
     }
 
     fn has_day(&self, day: i64) -> bool {
@@ -198,6 +212,19 @@ impl KeptDays {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_taken_that_is_dated_behind_the_latest_time() {
+        let latest = 20_000 * DAY;
+        let kept = KeptDays::default().no_later_than(&KeptDays::until(latest));
+        assert!(kept.takes(latest) && !kept.takes(latest + 1));
+        let mut days = Days::default();
+        days.add_many(latest - DAY, 10);
+        days.add_many(latest + 9_000 * DAY, 1);
+        // It is left out as it is: the log need not be read again.
+        assert!(days.agree_with(&days.kept().no_later_than(&kept)));
+        assert!(days.agree_with(&KeptDays::around(&[(latest - DAY, latest)]).no_later_than(&kept)));
+    }
     use proptest::prelude::*;
 
     fn days(counts: &[(i64, u64)]) -> Days {

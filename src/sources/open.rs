@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// How much of a file is looked at to determine what it is.
@@ -209,6 +209,27 @@ impl std::fmt::Debug for dyn ReadSend {
     }
 }
 
+/// What can be read only once, while somebody looks whether it is for them: its start, and the rest.
+#[derive(Clone)]
+struct Begun {
+    head: Vec<u8>,
+    rest: Arc<Mutex<Box<dyn ReadSend>>>,
+}
+
+impl Read for Begun {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner).read(into)
+    }
+}
+
+/// Those of which nobody has read more than the start. A command that takes logs as well as objects looks at standard
+/// input twice: what the first look took is there for the second.
+static BEGUN: LazyLock<Mutex<HashMap<PathBuf, Begun>>> = LazyLock::new(Mutex::default);
+
+fn begun() -> MutexGuard<'static, HashMap<PathBuf, Begun>> {
+    BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Files that are remembered as they were recognised.
 const REMEMBERED: usize = 65_536;
 
@@ -288,9 +309,23 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         Place::Url(url) => url.clone(),
     };
     let io = |error| SourceError::Io { path: path.clone(), error };
-    let mut raw = open_raw(place, &path)?;
-    let mut head = Vec::new();
-    raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
+    let before = if let Place::Once(once) = place { begun().get(once).cloned() } else { None };
+    let (head, raw) = match before {
+        Some(before) => (before.head.clone(), Box::new(before) as Box<dyn ReadSend>),
+        None => {
+            let mut raw = open_raw(place, &path)?;
+            let mut head = Vec::new();
+            raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
+            match place {
+                Place::Once(once) => {
+                    let own = Begun { head: head.clone(), rest: Arc::new(Mutex::new(raw)) };
+                    begun().insert(once.clone(), own.clone());
+                    (head, Box::new(own) as Box<dyn ReadSend>)
+                }
+                _ => (head, raw),
+            }
+        }
+    };
     let (packing, plain) = begin(&head);
     let part = if head.starts_with(PARQUET) { part_of(place, &path)? } else { None };
     let (packing, (content, first)) = match &part {
@@ -521,6 +556,9 @@ impl Source {
                 None => dataset::lines(path, &part.instance),
             };
             return reader.map_err(io);
+        }
+        if let Place::Once(once) = &self.place {
+            begun().remove(once);
         }
         let raw: Box<dyn Read + Send> = match self.rest.take() {
             Some(rest) => Box::new(Cursor::new(std::mem::take(&mut self.head)).chain(rest)),

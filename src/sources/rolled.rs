@@ -4,10 +4,11 @@
 use crate::model::event::Stream;
 use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::rollup::{
-    Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, StoredTable, TABLES, TILES, TableSpec, kind,
+    Cells, Kind, LATER, MANIFEST, Manifest, Rows, SCHEMA, SEAMS, StoredStream, StoredTable, TABLES, TILES, TableSpec,
+    kind,
 };
 use crate::model::stray::KeptDays;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{self, Micros, SECOND};
 use crate::sources::archive_names::shown;
 use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::{Place, Source, SourceError};
@@ -61,25 +62,53 @@ pub(super) fn add(found: &mut Discovery, sources: &[Source]) {
     }
     let replaced = replaced(all.iter().map(|(_, rolled)| rolled));
     all.retain(|(_, rolled)| !is_one_of(&rolled.folder, &replaced));
-    // From the first event of each log that is there.
-    let logs: Vec<(Stream, Option<Micros>)> = found
-        .streams
-        .iter()
-        .map(|own| (own.stream.clone(), own.files.iter().filter_map(|file| file.first).min()))
-        .collect();
+    if all.is_empty() {
+        return;
+    }
+    let logs: Vec<Logged> = found.streams.iter().map(Logged::of).collect();
     all.into_iter().for_each(|(source, rolled)| add_one(found, source, rolled, &logs));
 }
 
-fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[(Stream, Option<Micros>)]) {
+/// A log that is there itself: from when until when, as far as that can be looked at.
+struct Logged {
+    stream: Stream,
+    first: Option<Micros>,
+    last: Option<Micros>,
+}
+
+impl Logged {
+    fn of(own: &LogStream) -> Self {
+        let last = own.files.iter().map(Source::last_time).collect::<Option<Vec<_>>>();
+        Self {
+            stream: own.stream.clone(),
+            first: own.files.iter().filter_map(|file| file.first).min(),
+            last: last.and_then(|all| all.into_iter().max()),
+        }
+    }
+
+    /// Whether it is the log of a roll-up, or part of it. A roll-up that ends before a log begins, or begins when that
+    /// has ended, is the only source for its time.
+    fn is_in(&self, rolled: &Manifest) -> bool {
+        let is_its =
+            |stored: &StoredStream| self.stream.cluster == stored.cluster && self.stream.instance == stored.instance;
+        let is_later = self.first.zip(rolled.last).is_some_and(|(first, last)| first > last);
+        let is_earlier = self.last.zip(rolled.first).is_some_and(|(last, first)| last < first);
+        rolled.streams.iter().any(is_its) && !is_later && !is_earlier
+    }
+}
+
+fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[Logged]) {
     let last = rolled.manifest.last;
-    let has_log = rolled.manifest.streams.iter().any(|stored| {
-        logs.iter().any(|(own, first)| {
-            let is_it = own.cluster == stored.cluster && own.instance == stored.instance;
-            // A roll-up that ends before the log begins is the only source for that time.
-            is_it && first.zip(last).is_none_or(|(first, last)| last >= first)
-        })
-    });
-    if has_log {
+    let (first, tile) = (rolled.manifest.first, rolled.manifest.tile_seconds * SECOND);
+    let its: Vec<&Logged> = logs.iter().filter(|own| own.is_in(&rolled.manifest)).collect();
+    if !its.is_empty() {
+        let begins = its.iter().filter_map(|own| own.first).min();
+        if let Some((from, to)) = first.zip(begins).filter(|(from, to)| from + tile < *to) {
+            let (from, to) = (time::format(from), time::format(to));
+            let what = format!("is not read from {from} to {to}, since the log is there, which begins then");
+            let hint = "name the roll-up without the log for that time";
+            found.errors.push(SourceError::Rolled(Problem::unanswered(what).hint(hint).at(shown(&rolled.folder))));
+        }
         return;
     }
     found.bundle = found.bundle.take().or(rolled.manifest.bundle);

@@ -337,3 +337,45 @@ fn logs_are_bounded_and_two_recorders_are_one_too_many() {
     assert!(ran.stderr.contains("another plimsoll record"), "{}", ran.stderr);
     drop(lock);
 }
+
+/// One request of a log that somebody asks every ten seconds.
+fn request(number: u32) -> String {
+    let at = format!("2026-11-20T{:02}:{:02}:{:02}.5Z", number / 360, number / 6 % 60, number % 6 * 10);
+    format!(
+        r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"{number}","stage":"ResponseComplete","requestURI":"/api/v1/nodes/a","verb":"get","user":{{"username":"bob"}},"objectRef":{{"resource":"nodes","name":"a"}},"responseStatus":{{"code":200}},"requestReceivedTimestamp":"{at}","stageTimestamp":"{at}"}}"#
+    ) + "\n"
+}
+
+#[test]
+fn a_part_in_longer_tiles_and_one_without_share_a_tile() {
+    let home = folder();
+    let (log, store) = (home.path().join("audit.log"), home.path().join("store"));
+    // Eight hours are answered in minutes; only the first part is long enough to hold them, and it ends within one.
+    let lines: Vec<String> = (0..8 * 360).map(request).collect();
+    for round in [&lines[..2_829], &lines[2_829..]] {
+        let mut file = OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        file.write_all(round.concat().as_bytes()).unwrap();
+        record(&[text(&log)], &store, KEEP).exits(0);
+    }
+    assert_eq!(parts(&store).len(), 2);
+    for command in ["traffic", "clients"] {
+        assert_eq!(plimsoll(&[command, text(&store), "-o", "json"]).json(0)["totals"]["requests"], 2_880, "{command}");
+    }
+}
+
+#[test]
+fn what_is_dated_in_the_future_is_set_aside_and_said() {
+    let home = folder();
+    let (log, store) = (home.path().join("audit.log"), home.path().join("store"));
+    write(home.path(), "audit.log", (0..40).map(request).collect::<String>());
+    record(&[text(&log)], &store, KEEP).exits(0);
+    let before = plimsoll(&["traffic", text(&store), "-o", "json"]).json(0);
+    let mut file = OpenOptions::new().append(true).open(&log).unwrap();
+    file.write_all(request(41).replace("2026-", "9998-").as_bytes()).unwrap();
+    let ran = record(&[text(&log)], &store, KEEP);
+    ran.exits(3);
+    assert!(ran.stderr.contains("in the future"), "{}", ran.stderr);
+    let after = plimsoll(&["traffic", text(&store), "-o", "json"]);
+    let after: Value = serde_json::from_str(&after.stdout).unwrap();
+    assert_eq!((&after["totals"], &after["window"]), (&before["totals"], &before["window"]));
+}

@@ -3,29 +3,40 @@
 use super::{Client, Fleet, Instance, Measure};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::read::{Addresses, Who};
+use crate::model::histogram::Histogram;
 use crate::model::time::SECOND;
 use std::collections::BTreeMap;
 
 /// The apiservers of each cluster. `logs` are those that were read, by cluster and apiserver: who has no request in
-/// them has no load.
-pub fn of_logs(rollup: &Rollup, logs: &[(String, String)]) -> Vec<Fleet> {
-    let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
+/// them has no load. Of a roll-up of `some` requests only, what was folded into others is in nobody's load.
+pub fn of_logs(rollup: &Rollup, logs: &[(String, String)], some: bool) -> Vec<Fleet> {
+    let mut fleets: BTreeMap<String, Fleet> = BTreeMap::new();
     let fleet = |cluster: &str| Fleet { cluster: cluster.to_owned(), piece: rollup.tile_seconds(), ..Fleet::default() };
     for (cluster, instance) in logs {
-        let own = fleets.entry(cluster).or_insert_with(|| fleet(cluster));
+        let own = fleets.entry(cluster.clone()).or_insert_with(|| fleet(cluster));
         let nothing = [Measure::Requests, Measure::ServerTime, Measure::Watches].map(|measure| (measure, 0.0)).into();
         own.instances.insert(instance.clone(), Instance { load: nothing, ..Instance::default() });
     }
-    let subjects = rollup.subjects();
-    for row in rollup.traffic() {
-        let Some((who, _)) = subjects.get(row.subject) else { continue };
-        let fleet = fleets.entry(who.cluster).or_insert_with(|| fleet(who.cluster));
-        let instance = fleet.instances.entry(row.instance.to_owned()).or_default();
+    let mut add = |[cluster, instance, verb]: [&str; 3], tile: i64, requests: u64, latency: &Histogram| {
+        let fleet = fleets.entry(cluster.to_owned()).or_insert_with(|| fleet(cluster));
+        let instance = fleet.instances.entry(instance.to_owned()).or_default();
+        let (requests, is_watch) = (requests as f64, verb == "watch");
         let mut add = |measure: Measure, load: f64| *instance.load.entry(measure).or_default() += load;
-        add(Measure::Requests, row.requests as f64);
-        add(Measure::ServerTime, if row.verb == "watch" { 0.0 } else { row.latency().sum as f64 / SECOND as f64 });
-        add(Measure::Watches, if row.verb == "watch" { row.requests as f64 } else { 0.0 });
-        *instance.course.entry(row.tile).or_default() += row.requests as f64;
+        add(Measure::Requests, requests);
+        add(Measure::ServerTime, if is_watch { 0.0 } else { latency.sum as f64 / SECOND as f64 });
+        add(Measure::Watches, if is_watch { requests } else { 0.0 });
+        *instance.course.entry(tile).or_default() += requests;
+    };
+    // Roll-ups of older versions have no load.
+    let mut is_known = false;
+    for row in rollup.load().filter(|_| !some) {
+        is_known = true;
+        add([row.cluster, row.instance, row.verb], row.tile, row.requests, row.latency);
+    }
+    let subjects = rollup.subjects();
+    for row in rollup.traffic().filter(|_| !is_known) {
+        let Some((who, _)) = subjects.get(row.subject) else { continue };
+        add([who.cluster, row.instance, row.verb], row.tile, row.requests, row.latency());
     }
     // Other clusters' logs may go on for longer.
     for client in rollup.clients() {

@@ -15,7 +15,7 @@ use super::rollup::read::{Addresses, TrafficRow, Who};
 use super::rollup::{Fact, RETRY_AFTER, Rollup};
 use crate::model::budget::Rule;
 use crate::model::registry::qualified;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{self, Micros, SECOND, Span};
 use crate::model::units::{counted, duration, grouped};
 use std::collections::BTreeMap;
 
@@ -110,6 +110,11 @@ impl Usage {
         &self.rules[rule as usize]
     }
 
+    /// Says that part of the sources could not be read: what it held counts for no rule.
+    pub fn was_damaged(&mut self) {
+        self.rules.iter_mut().for_each(|used| used.lacks("part of the sources could not be read"));
+    }
+
     fn of_mut(&mut self, rule: Rule) -> &mut Used {
         &mut self.rules[rule as usize]
     }
@@ -138,6 +143,11 @@ fn startup_end(begin: Micros, tile: i64) -> Micros {
 /// Whether it is an update or a patch.
 fn is_write(row: &TrafficRow<'_>) -> bool {
     matches!(row.verb, "update" | "patch")
+}
+
+/// Whether it writes at all.
+fn is_change(row: &TrafficRow<'_>) -> bool {
+    is_write(row) || matches!(row.verb, "create" | "delete" | "deletecollection")
 }
 
 /// Whether reconciling asks for it: not what runs beside it, as leases, events, watches and discovery.
@@ -170,7 +180,7 @@ pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wan
             usage.of_mut(rule).lacks(some.clone());
         }
     }
-    match reconciles(facts, wanted, &own, clients.tile) {
+    match reconciles(facts, wanted, &own, (rollup.span, clients.tile)) {
         Ratio::PerItem(ratio) => usage.of_mut(Rule::RequestsPerReconcile).add("", 0, ratio),
         Ratio::Missing(what) => usage.of_mut(Rule::RequestsPerReconcile).lacks(what),
     }
@@ -238,6 +248,15 @@ fn look_for_gaps(own: &[&Profile<'_>], clients: &Clients<'_>, usage: &mut Usage)
     if !watches {
         usage.of_mut(Rule::WatchesWithoutBookmarks).lacks(hidden("watch"));
     }
+    // What counts all requests takes all of them: somebody asks for each of these in any log that has them.
+    let (reads, changes) = (has(&|row| row.verb == "get"), has(&|row| is_change(row)));
+    for (verb, is_logged) in [("get", reads), ("list", lists), ("watch", watches), ("write", changes)] {
+        for rule in [Rule::RequestsPerMinute, Rule::EarlyRetries, Rule::DeprecatedApis] {
+            if !is_logged {
+                usage.of_mut(rule).lacks(hidden(verb));
+            }
+        }
+    }
     if !has(&is_write) {
         usage.of_mut(Rule::NoOpWrites).lacks(hidden("update and patch"));
         usage.of_mut(Rule::WritesPerObjectPerMinute).lacks(hidden("update and patch"));
@@ -271,8 +290,14 @@ enum Ratio {
     Missing(String),
 }
 
-/// Requests for each item that the client's work queues handed out, in the time in which its pages counted.
-fn reconciles(facts: &Facts, wanted: &Wanted<'_>, own: &[&Profile<'_>], tile: i64) -> Ratio {
+/// The log of the time in which pages counted may begin later than that and end earlier by so much, or by a
+/// twentieth of that time: a process asks for nothing while it starts.
+const PAGES_SLACK: Micros = 30 * SECOND;
+
+/// Requests for each item that the client's work queues handed out, in the time in which its pages counted. `log` is
+/// what the log covers, and the length of a tile in seconds.
+fn reconciles(facts: &Facts, wanted: &Wanted<'_>, own: &[&Profile<'_>], log: (Option<Span>, i64)) -> Ratio {
+    let (covered, tile) = log;
     let is_of = |instance: &Instance| match wanted.metrics {
         Some(name) => instance.name == name,
         None => match wanted.user {
@@ -298,6 +323,11 @@ fn reconciles(facts: &Facts, wanted: &Wanted<'_>, own: &[&Profile<'_>], tile: i6
     };
     let from = places.iter().map(|place| begin(&facts.instances[*place])).min().unwrap_or(0);
     let to = places.iter().map(|place| facts.instances[*place].to).max().unwrap_or(0);
+    let slack = PAGES_SLACK.max((to - from) / 20);
+    if let Some((first, last)) = covered.filter(|(first, last)| *first > from + slack || *last < to - slack) {
+        let [from, to, first, last] = [from, to, first, last].map(time::format);
+        return Ratio::Missing(format!("its pages count from {from} to {to}, and the log has {first} to {last} only"));
+    }
     // A tile counts in full that lies in the time in part: at the end of a run in CI the page is the last request.
     let is_in = |row: &&TrafficRow<'_>| row.tile * SECOND < to && (row.tile + tile) * SECOND > from;
     let rows = own.iter().flat_map(|profile| profile.rows());

@@ -118,6 +118,14 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
         notes.push(format!("Missing inputs: {}.", unknown.join("; ")));
     }
     let mut coverage = read.coverage;
+    let folded = coverage.get("folded_requests").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if folded > 0 {
+        let requests = counted(folded, "request");
+        notes.push(format!(
+            "{requests} of clients that are not kept apart over so much time are in no row; a shorter \
+                            --since/--until shows them."
+        ));
+    }
     coverage.insert("levels".to_owned(), levels(&read.logged));
     coverage.insert("unknown".to_owned(), json!(unknown));
     if let Some(top) = read.top.filter(|top| rows.len() > *top) {

@@ -209,7 +209,8 @@ impl Counters {
             let severity = Group::new(one, 0).severity();
             self.count(Counter::Operations, [one.kind, severity.name()], 1);
         }
-        for (arrival, instance) in rollup.arrivals() {
+        // What was folded came to no apiserver that is known.
+        for (arrival, instance) in rollup.arrivals().filter(|(arrival, _)| arrival.subject.is_some()) {
             let last = self.last.entry(instance.to_owned()).or_default();
             *last = (*last).max(arrival.second * SECOND);
         }

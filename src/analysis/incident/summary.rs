@@ -5,12 +5,14 @@ use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Entry, Verdict};
 use crate::model::report::Severity;
 use crate::model::time::{self, Micros, SECOND, Span, clock};
-use crate::model::units::counted;
+use crate::model::units::{counted, grouped};
 
 /// Episodes beside the heaviest that are shown.
 const OTHERS: usize = 6;
 /// Effects that are shown.
 const EFFECTS: usize = 6;
+/// What was done in the episode that is named.
+const OPERATIONS: usize = 12;
 
 /// What it is made of.
 #[derive(Debug, Clone, Copy)]
@@ -84,8 +86,13 @@ fn incident(input: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
         let what = if own.grade >= Grade::Surge { "Changes" } else { "Impact" };
         lines.push(format!("{what}: {}.", effects.join(", ")));
     }
-    let done: Vec<String> = operations(input, (own.from, own.to));
+    let mut done: Vec<String> = operations(input, (own.from, own.to));
     if !done.is_empty() {
+        let more = done.len().saturating_sub(OPERATIONS);
+        done.truncate(OPERATIONS);
+        if more > 0 {
+            done.push(format!("and {} more (plimsoll guard events lists them)", grouped(more as u64)));
+        }
         lines.push(format!("During the episode: {}.", done.join("; ")));
     }
     lines

@@ -19,6 +19,12 @@ const MARKS: [Metric; 4] = [Metric::ProcessCpu, Metric::Mallocs, Metric::Allocat
 /// moves when the clock is set.
 pub(super) const START_SLACK: f64 = 2.0;
 
+/// Whether a process that says it started then (Unix seconds) started between the folder's first page and this one. A
+/// start later than the page itself is of another clock than the page's time, and says nothing of when.
+fn began_within(start: f64, first: Micros, page: Micros) -> bool {
+    start * 1e6 > first as f64 && start * 1e6 <= page as f64 + START_SLACK * 1e6
+}
+
 /// One process behind a folder's pages.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -102,7 +108,7 @@ impl Fold {
                 return;
             }
             None => {
-                let from_zero = start.is_some_and(|start| start * 1e6 > first as f64);
+                let from_zero = start.is_some_and(|start| began_within(start, first, self.at));
                 self.processes.push(Process::new(start, from_zero, self.at, marks));
                 self.processes.len() - 1
             }
@@ -191,7 +197,7 @@ impl Process {
 
     /// When it began, as far as is known.
     pub(super) fn began(&self) -> Micros {
-        self.start.map_or(self.first, |start| (start * 1e6) as Micros)
+        self.start.map_or(self.first, |start| ((start * 1e6) as Micros).min(self.first))
     }
 
     /// Takes a start that earlier pages, which broke off, did not show.

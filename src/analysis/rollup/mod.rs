@@ -182,6 +182,12 @@ impl Part {
         self
     }
 
+    /// Makes the table of load, too, which is not folded.
+    pub fn with_load(mut self) -> Self {
+        self.extras = Some(Box::default());
+        self
+    }
+
     /// Folds tiles to so many rows, so that tests see it in a small log.
     #[doc(hidden)]
     pub fn fold_to(mut self, rows: usize) -> Self {

@@ -361,9 +361,11 @@ impl<V: Row> Tiles<V> {
             }
         }
         let limit = self.scale.limits[level + 1];
-        for (tile, mut rows) in parents {
-            rows.fold(limit, keys);
-            self.closed[level + 1].insert(tile, rows);
+        for (tile, rows) in parents {
+            // A roll-up in longer tiles may have had rows of it.
+            let all = self.closed[level + 1].entry(tile).or_default();
+            all.append(rows);
+            all.fold(limit, keys);
         }
     }
 

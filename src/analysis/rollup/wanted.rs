@@ -61,6 +61,7 @@ impl Tables {
                 "deprecated",
                 "writes",
                 "alternations",
+                "load",
             ],
             Self::Requests => &["traffic", "pulse", "load"],
             Self::All => &[],
@@ -82,7 +83,7 @@ impl Tables {
     pub fn can_lack(self, spec: &TableSpec) -> bool {
         match self {
             Self::All => true,
-            Self::Clients => Self::Writers.names().contains(&spec.name),
+            Self::Clients => spec.name == "load" || Self::Writers.names().contains(&spec.name),
             Self::Requests => spec.name == "load",
             _ => false,
         }

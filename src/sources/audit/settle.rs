@@ -61,7 +61,8 @@ fn attempted<R>(
     (since, until): Bounds,
     attempt: &mut impl FnMut(Vec<LogStream>) -> (R, Outcome),
 ) -> (R, Outcome) {
-    let guess = guess(&streams).within(since, until);
+    let latest = streams.first().map(|stream| stream.kept.clone()).unwrap_or_default();
+    let guess = guess(&streams).within(since, until).no_later_than(&latest);
     streams.iter_mut().for_each(|stream| stream.kept = guess.clone());
     let again: Option<Vec<LogStream>> = streams.iter().map(LogStream::again).collect();
     let (result, outcome) = attempt(streams);
@@ -69,7 +70,7 @@ fn attempted<R>(
     match again.filter(|_| !days.agree_with(&guess)) {
         Some(mut streams) => {
             drop(result);
-            let kept = days.kept().within(since, until);
+            let kept = days.kept().within(since, until).no_later_than(&latest);
             streams.iter_mut().for_each(|stream| stream.kept = kept.clone());
             attempt(streams)
         }

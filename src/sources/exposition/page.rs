@@ -85,6 +85,8 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
                 // digits.
                 if (dialect == Dialect::Text || s.timestamp.is_none()) && !seen.is_new(s) {
                     found = Some((ProblemKind::Repeated, format!("{} again", String::from_utf8_lossy(s.series))));
+                } else if !is_possible(s) {
+                    found = Some((ProblemKind::Line, format!("{} cannot be a count", s.value)));
                 } else {
                     summary.samples += 1;
                     sample(s);
@@ -132,6 +134,13 @@ pub fn read<'p>(page: &'p [u8], mut sample: impl FnMut(&Sample<'_, 'p>), mut pro
     }
     summary.lines = lines;
     summary
+}
+
+/// Whether a sample can have this value: what is called as counters and buckets are counts up from 0.
+fn is_possible(sample: &Sample<'_, '_>) -> bool {
+    let name = sample.name.raw();
+    let is_count = || name.ends_with(b"_total") || name.ends_with(b"_bucket");
+    sample.value >= 0.0 && sample.value.is_finite() || !is_count()
 }
 
 /// The lines that end in a newline, and what stands behind the last of them. A page that breaks off within a value
