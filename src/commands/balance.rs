@@ -12,7 +12,6 @@ use crate::inputs::{found, pages};
 use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
-use crate::model::units::counted;
 use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll balance`.
@@ -101,14 +100,7 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
                 .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
                 .collect();
             input.notes = rollup::short_logs(&spans, since.zip(until));
-            let folded = rollup.folded();
-            if folded > 0 {
-                input.notes.push(format!(
-                    "{} of clients that are not kept apart over so much time {}; a shorter --since/--until shows them.",
-                    counted(folded, "request"),
-                    if is_filtered { "are left out" } else { "are in no client's row" }
-                ));
-            }
+            input.notes.extend(rollup.folded_in_words());
             input.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
             input.inputs = outcome.inputs.into_iter().chain(input.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();

@@ -102,7 +102,7 @@ impl LossKind {
                 "times are expected in stageTimestamp, as RFC 3339 or as SQL writes them; check what rewrote the log",
             ),
             Self::Stray => (
-                "is far away from nearly all others, or in the future, and was ignored",
+                "is more than 32 days away from nearly all others, or in the future, and was ignored",
                 "check the clock of its writer; --since and --until show the events around that time",
             ),
             Self::BrokenInside => (

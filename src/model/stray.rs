@@ -212,6 +212,7 @@ impl KeptDays {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn nothing_is_taken_that_is_dated_behind_the_latest_time() {
@@ -225,7 +226,6 @@ mod tests {
         assert!(days.agree_with(&days.kept().no_later_than(&kept)));
         assert!(days.agree_with(&KeptDays::around(&[(latest - DAY, latest)]).no_later_than(&kept)));
     }
-    use proptest::prelude::*;
 
     fn days(counts: &[(i64, u64)]) -> Days {
         let mut days = Days::default();

@@ -216,6 +216,26 @@ struct Begun {
     rest: Arc<Mutex<Box<dyn ReadSend>>>,
 }
 
+/// The start of an input, and the rest.
+type Opened = (Vec<u8>, Box<dyn ReadSend>);
+
+impl Begun {
+    /// What a path names, opened unless somebody has begun it.
+    fn of(path: &Path, open: impl FnOnce() -> Result<Opened, SourceError>) -> Result<Opened, SourceError> {
+        let known = begun().get(path).cloned();
+        let own = match known {
+            Some(own) => own,
+            None => {
+                let (head, rest) = open()?;
+                let own = Self { head, rest: Arc::new(Mutex::new(rest)) };
+                begun().insert(path.to_owned(), own.clone());
+                own
+            }
+        };
+        Ok((own.head.clone(), Box::new(own)))
+    }
+}
+
 impl Read for Begun {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner).read(into)
@@ -309,22 +329,15 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         Place::Url(url) => url.clone(),
     };
     let io = |error| SourceError::Io { path: path.clone(), error };
-    let before = if let Place::Once(once) = place { begun().get(once).cloned() } else { None };
-    let (head, raw) = match before {
-        Some(before) => (before.head.clone(), Box::new(before) as Box<dyn ReadSend>),
-        None => {
-            let mut raw = open_raw(place, &path)?;
-            let mut head = Vec::new();
-            raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
-            match place {
-                Place::Once(once) => {
-                    let own = Begun { head: head.clone(), rest: Arc::new(Mutex::new(raw)) };
-                    begun().insert(once.clone(), own.clone());
-                    (head, Box::new(own) as Box<dyn ReadSend>)
-                }
-                _ => (head, raw),
-            }
-        }
+    let open = || {
+        let mut raw = open_raw(place, &path)?;
+        let mut head = Vec::new();
+        raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
+        Ok((head, raw))
+    };
+    let (head, raw) = match place {
+        Place::Once(once) => Begun::of(once, open)?,
+        Place::File(_) | Place::Url(_) => open()?,
     };
     let (packing, plain) = begin(&head);
     let part = if head.starts_with(PARQUET) { part_of(place, &path)? } else { None };

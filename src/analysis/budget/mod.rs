@@ -12,7 +12,7 @@ use super::dims::{folded, short_user};
 use super::metrics::catalogue::{Metric, Part};
 use super::metrics::facts::{Component, Facts, Instance};
 use super::rollup::read::{Addresses, TrafficRow, Who};
-use super::rollup::{Fact, RETRY_AFTER, Rollup};
+use super::rollup::{Fact, Op, RETRY_AFTER, Rollup};
 use crate::model::budget::Rule;
 use crate::model::registry::qualified;
 use crate::model::time::{self, Micros, SECOND, Span};
@@ -147,7 +147,7 @@ fn is_write(row: &TrafficRow<'_>) -> bool {
 
 /// Whether it writes at all.
 fn is_change(row: &TrafficRow<'_>) -> bool {
-    is_write(row) || matches!(row.verb, "create" | "delete" | "deletecollection")
+    matches!(Op::of(row.verb), Op::Write | Op::Delete)
 }
 
 /// Whether reconciling asks for it: not what runs beside it, as leases, events, watches and discovery.

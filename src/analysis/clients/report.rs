@@ -69,6 +69,8 @@ pub struct Read {
     pub inputs: Vec<InputReport>,
     /// What the logs show at all.
     pub coverage: Map<String, Json>,
+    /// What is to be said of requests that are in no row.
+    pub folded: Option<String>,
     /// Events by level and stage.
     pub logged: Coverage,
     /// Rows that people are shown.
@@ -117,15 +119,8 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
     if !unknown.is_empty() {
         notes.push(format!("Missing inputs: {}.", unknown.join("; ")));
     }
+    notes.extend(read.folded);
     let mut coverage = read.coverage;
-    let folded = coverage.get("folded_requests").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    if folded > 0 {
-        let requests = counted(folded, "request");
-        notes.push(format!(
-            "{requests} of clients that are not kept apart over so much time are in no row; a shorter \
-                            --since/--until shows them."
-        ));
-    }
     coverage.insert("levels".to_owned(), levels(&read.logged));
     coverage.insert("unknown".to_owned(), json!(unknown));
     if let Some(top) = read.top.filter(|top| rows.len() > *top) {

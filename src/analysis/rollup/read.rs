@@ -9,6 +9,7 @@ use crate::analysis::traffic::Stats;
 use crate::model::histogram::Histogram;
 use crate::model::symbols::Symbol;
 use crate::model::time::{Micros, SECOND};
+use crate::model::units::counted;
 use crate::model::uri::{ReadShape, Scope};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
@@ -271,6 +272,15 @@ impl Rollup {
     /// Requests that were folded for want of room.
     pub fn folded(&self) -> u64 {
         self.traffic.iter().filter(|(_, key, _)| *key == OTHER_KEY).map(|(_, _, row)| row.requests).sum()
+    }
+
+    /// What is to be said of them where clients or apiservers have rows; nothing where none were.
+    pub fn folded_in_words(&self) -> Option<String> {
+        let folded = counted(Some(self.folded()).filter(|folded| *folded > 0)?, "request");
+        Some(format!(
+            "{folded} of clients that are not kept apart over so much time are in no row; a shorter --since/--until \
+             shows them."
+        ))
     }
 
     /// What was folded: tile, and counts; how it ended is not known.

@@ -157,7 +157,8 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
     coverage.insert("open_requests".to_owned(), json!(rollup.open));
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
     let logged = outcome.total().within(selection.since, selection.until);
-    let read = Read { inputs: outcome.inputs, coverage, logged, top: context.settings.top, sort_by };
+    let folded = rollup.folded_in_words();
+    let read = Read { inputs: outcome.inputs, coverage, folded, logged, top: context.settings.top, sort_by };
     let report = report(&clients, &findings, read);
     // Mostly the program ends soon, and giving back row by row what the roll-up holds would take a tenth of the time.
     if !context.is_composing() {
