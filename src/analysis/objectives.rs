@@ -57,7 +57,7 @@ pub fn of_logs(rollup: &Rollup) -> SloCount {
         let bound = bound * SECOND.unsigned_abs();
         let bad = match row.code {
             None | Some(0 | 500..) => ended,
-            Some(_) => row.latency().count().saturating_sub(row.latency().below(bound)),
+            Some(_) => row.latency().count().saturating_sub(row.latency().up_to(bound)),
         };
         slo.requests += ended as f64;
         slo.bad += bad as f64;

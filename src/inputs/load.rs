@@ -162,6 +162,17 @@ impl Load {
         }
     }
 
+    /// What must be known of numbers that are those of several clusters together; `None` of one.
+    pub(crate) fn several_clusters(&self) -> Option<String> {
+        (self.clusters.len() > 1).then(|| {
+            format!(
+                "These sources are of {} clusters ({}), which are judged as one; 'plimsoll fleet' judges each.",
+                self.clusters.len(),
+                self.clusters.join(", ")
+            )
+        })
+    }
+
     /// Whether there is anything of this kind.
     pub(crate) fn has(&self, kind: Source) -> bool {
         self.read.contains(&kind)
@@ -368,16 +379,19 @@ pub(crate) struct JudgedEpisodes {
     pub(crate) clusters: Vec<String>,
     /// Whether there was enough to judge: of nothing it can't be said that nothing happened.
     pub(crate) is_judged: bool,
+    /// What must be known of those that are of several clusters.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The episodes of sources within these bounds.
 pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
     let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
     for own in apart(sources, context) {
-        let JudgedEpisodes { episodes, clusters, is_judged } = episodes_of_one(&own, within, context)?;
+        let JudgedEpisodes { episodes, clusters, is_judged, notes } = episodes_of_one(&own, within, context)?;
         all.episodes.extend(episodes);
         all.clusters.extend(clusters);
         all.is_judged &= is_judged;
+        all.notes.extend(notes);
     }
     all.clusters.sort();
     all.clusters.dedup();
@@ -422,8 +436,12 @@ fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>
     let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
     let heaviest = load.heaviest.map(|place| episodes.remove(place));
     episodes.sort_by_key(|own| own.grade);
-    let is_judged = !load.is_short;
-    Ok(JudgedEpisodes { episodes: heaviest.into_iter().chain(episodes).collect(), clusters: load.clusters, is_judged })
+    Ok(JudgedEpisodes {
+        episodes: heaviest.into_iter().chain(episodes).collect(),
+        is_judged: !load.is_short,
+        notes: load.several_clusters().into_iter().collect(),
+        clusters: load.clusters,
+    })
 }
 
 /// When what was found ends: by the ends of logs, the times of pages and what roll-ups say of themselves; nothing is

@@ -15,15 +15,21 @@ pub fn bucket(value: u64) -> u16 {
     (16 * (exponent - 3) + ((value >> (exponent - 4)) & 15) as u32) as u16
 }
 
-/// The midpoint of a bucket: what its values are taken to be.
-pub fn midpoint(bucket: u16) -> f64 {
+/// The smallest and the largest value that fall into a bucket.
+fn ends(bucket: u16) -> (u64, u64) {
     let bucket = u64::from(bucket);
     if bucket < 16 {
-        return bucket as f64;
+        return (bucket, bucket);
     }
     let width = 1u64 << (bucket / 16 - 1);
     let lower = (16 + bucket % 16) * width;
-    lower as f64 + (width - 1) as f64 / 2.0
+    (lower, lower + (width - 1))
+}
+
+/// The midpoint of a bucket: what its values are taken to be.
+pub fn midpoint(bucket: u16) -> f64 {
+    let (lower, upper) = ends(bucket);
+    lower as f64 + (upper - lower) as f64 / 2.0
 }
 
 /// Durations in microseconds: their number by bucket, their sum and the largest.
@@ -117,6 +123,22 @@ impl Histogram {
         self.buckets.iter().filter(|b| b.0 < bucket(value)).map(|b| u64::from(b.1)).sum()
     }
 
+    /// How many values are `value` or less. Those of the bucket that `value` falls into are taken to lie evenly in it,
+    /// up to the largest value, which is known.
+    pub fn up_to(&self, value: u64) -> u64 {
+        if self.max <= value {
+            return self.count();
+        }
+        let own = bucket(value);
+        let within = self.buckets.iter().find(|b| b.0 == own).map_or(0, |b| u64::from(b.1));
+        let (lower, upper) = ends(own);
+        let holds_largest = self.max <= upper;
+        let values = upper.min(self.max) - lower + 1;
+        let share = (value - lower + 1) as f64 / values as f64;
+        let others = within.saturating_sub(u64::from(holds_largest));
+        self.below(value) + (others as f64 * share).round() as u64
+    }
+
     /// (bucket, count), ascending.
     pub fn buckets(&self) -> &[(u16, u32)] {
         &self.buckets
@@ -164,6 +186,20 @@ mod tests {
         assert_eq!(bucket(u64::MAX), 16 * 60 + 15);
     }
 
+    /// 983 to 1,016 ms are one bucket: which of them are above a second is known by the largest.
+    #[test]
+    fn what_is_no_longer_than_the_largest_is_counted_whole() {
+        let of = |values: &[u64]| {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|&value| histogram.add(value));
+            histogram.up_to(1_000_000)
+        };
+        assert_eq!(of(&[990_000, 995_000, 1_000_000]), 3);
+        assert_eq!(of(&[1_001_000]), 0);
+        assert_eq!(of(&[5, 984_000, 1_000_500]), 2);
+        assert_eq!(of(&[5, 2_000_000]), 1);
+    }
+
     proptest! {
         #[test]
         fn midpoint_is_within_a_thirty_second(value in 0u64..1 << 50) {
@@ -181,6 +217,21 @@ mod tests {
             let truth = values[rank - 1] as f64;
             let got = histogram.quantile(q).unwrap();
             prop_assert!((got - truth).abs() <= truth / 32.0 + 0.5, "{got} {truth}");
+        }
+
+        #[test]
+        fn up_to_is_within_the_bucket_and_exact_by_the_largest(values in prop::collection::vec(0u64..1 << 24, 1..200),
+            at in 0u64..1 << 24) {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|&v| histogram.add(v));
+            let truth = |bound: u64| values.iter().filter(|v| **v <= bound).count() as u64;
+            let (lower, upper) = ends(bucket(at));
+            let got = histogram.up_to(at);
+            prop_assert!(histogram.below(lower) <= got && got <= truth(upper), "{got}");
+            prop_assert!(histogram.up_to(at) <= histogram.up_to(at + 1));
+            let largest = *values.iter().max().unwrap();
+            prop_assert_eq!(histogram.up_to(largest), values.len() as u64);
+            prop_assert!(largest == 0 || histogram.up_to(largest - 1) < values.len() as u64);
         }
 
         #[test]

@@ -130,7 +130,7 @@ fn is_partition(folder: &Path) -> bool {
 }
 
 /// What a folder `KEY=VALUE` around a file says, as in a URL.
-fn value_of(folder: &Path, key: &str) -> Option<String> {
+pub(super) fn value_of(folder: &Path, key: &str) -> Option<String> {
     let names = folder.ancestors().filter_map(|above| above.file_name()?.to_str());
     let value = names.filter_map(|name| name.split_once('=')).find(|(own, _)| *own == key)?.1;
     (value != NO_VALUE).then(|| decoded_path(value).into_owned())

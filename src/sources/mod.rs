@@ -20,6 +20,7 @@ pub mod budget;
 pub mod cache;
 pub mod cgroup;
 pub mod clock;
+pub mod clusters;
 pub mod content;
 pub mod dataset;
 #[cfg(feature = "engine")]

@@ -29,8 +29,8 @@ fn table(rows: Vec<Vec<Value>>) -> Table {
     Table { name: "episodes".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() }
 }
 
-/// All episodes, in order of time; whether there was enough to judge.
-pub fn report(episodes: &[Episode], is_judged: bool) -> Report {
+/// All episodes, in order of time; whether there was enough to judge, and what must be known of them.
+pub fn report(episodes: &[Episode], is_judged: bool, notes: Vec<String>) -> Report {
     let of = |grade: Grade| episodes.iter().filter(|own| own.grade == grade).count() as u64;
     let ongoing = episodes.iter().filter(|own| own.state == State::Ongoing).count() as u64;
     let lead = match episodes.len() as u64 {
@@ -50,6 +50,7 @@ pub fn report(episodes: &[Episode], is_judged: bool) -> Report {
         people: Some(Vec::new()),
         findings: episodes.iter().map(finding).collect(),
         findings_shown: Some(0),
+        notes,
         table: table(episodes.iter().map(cells).collect()),
         ..Report::default()
     }

@@ -56,7 +56,7 @@ pub struct LoadSeries {
 }
 
 fn counts(verb: &str, stats: &Stats) -> [f64; Measure::ALL.len()] {
-    let slow = stats.latency.count() - stats.latency.below(SLOW_US);
+    let slow = stats.latency.count() - stats.latency.up_to(SLOW_US);
     let is_long = is_long_running(verb);
     Measure::ALL.map(|measure| match measure {
         // Of these only what fails, which ends at once.

@@ -1,6 +1,7 @@
 //! Which clusters are meant: arguments, and the folders in those that hold one cluster each.
 
 use crate::model::rollup::MANIFEST;
+use crate::sources::clusters::partitions;
 use crate::sources::store::Store;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,9 @@ pub(in crate::commands) struct NamedCluster {
 }
 
 impl NamedCluster {
-    fn new(name: Option<&str>, source: String) -> Self {
+    fn new(name: Option<&str>, sources: Vec<String>) -> Self {
         let name = name.map(str::to_owned);
-        Self { name, sources: vec![source], shown: None, problem: None, losses: Vec::new() }
+        Self { name, sources, shown: None, problem: None, losses: Vec::new() }
     }
 
     /// What is read, in words.
@@ -35,19 +36,22 @@ impl NamedCluster {
 pub(super) fn clusters(arguments: &[String]) -> Vec<NamedCluster> {
     let mut all: Vec<NamedCluster> = Vec::new();
     for argument in arguments {
-        match named(argument) {
-            Some((name, source)) => match all.iter_mut().find(|own| own.name.as_deref() == Some(name)) {
-                Some(own) => own.sources.push(source.to_owned()),
-                None => all.push(NamedCluster::new(Some(name), source.to_owned())),
-            },
-            None => all.extend(within(argument).into_iter().map(|source| NamedCluster::new(None, source))),
+        let meant = match named(argument) {
+            Some((name, source)) => vec![NamedCluster::new(Some(name), vec![source.to_owned()])],
+            None => within(argument),
+        };
+        for own in meant {
+            match all.iter_mut().find(|other| own.name.is_some() && other.name == own.name) {
+                Some(other) => other.sources.extend(own.sources),
+                None => all.push(own),
+            }
         }
     }
     all
 }
 
 /// The clusters that arguments name, where these say that there are several: by a name in front of a source, or by a
-/// folder that holds a cluster in each of its folders. Of other arguments nothing says so: they may be of one cluster.
+/// folder that holds a cluster in each of its folders, or partitions of several. Of other arguments nothing says so: they may be of one cluster.
 pub(in crate::commands) fn several(arguments: &[String]) -> Option<Vec<NamedCluster>> {
     let says = |argument: &String| named(argument).is_some() || within(argument).len() > 1;
     arguments.iter().any(says).then(|| clusters(arguments))
@@ -60,18 +64,28 @@ fn named(argument: &str) -> Option<(&str, &str)> {
     (is_name && !Path::new(argument).exists()).then_some((name, source))
 }
 
-/// The sources behind an argument: those in it where it is a folder of clusters.
-fn within(argument: &str) -> Vec<String> {
+/// The clusters behind an argument: those in it where it is a folder of clusters, or a dataset of several.
+fn within(argument: &str) -> Vec<NamedCluster> {
     let folder = Path::new(argument);
+    let itself = || vec![NamedCluster::new(None, vec![argument.to_owned()])];
     if !folder.is_dir() || is_cluster(folder) {
-        return vec![argument.to_owned()];
+        return itself();
+    }
+    let text = |path: PathBuf| path.display().to_string();
+    let partitions = partitions(folder);
+    if partitions.len() > 1 {
+        let one = |(name, folders): (String, Vec<PathBuf>)| {
+            let name = Some(name.as_str()).filter(|name| !name.is_empty());
+            NamedCluster::new(name, folders.into_iter().map(text).collect())
+        };
+        return partitions.into_iter().map(one).collect();
     }
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> = entries.filter(|path| is_cluster(path) || is_archive(path)).collect();
     found.sort();
     match found.is_empty() {
-        true => vec![argument.to_owned()],
-        false => found.into_iter().map(|path| path.display().to_string()).collect(),
+        true => itself(),
+        false => found.into_iter().map(|path| NamedCluster::new(None, vec![text(path)])).collect(),
     }
 }
 
@@ -115,6 +129,14 @@ mod tests {
         assert_eq!(are_several(&[home.path().display().to_string()]), Some(3));
         assert_eq!(are_several(&[text("a"), text("plain"), text("c.tar.zst")]), None);
         assert_eq!((of_one[0].name.as_deref(), of_one[0].sources.join(" ")), (Some("prod"), "logs metrics".to_owned()));
+        let dataset = path("events");
+        for part in ["audit/cluster=eu", "audit/cluster=us", "metrics/cluster=us"] {
+            std::fs::create_dir_all(dataset.join(part)).unwrap();
+        }
+        let of_dataset = clusters(&[text("events"), "eu=more".to_owned()]);
+        let named: Vec<_> = of_dataset.iter().map(|own| (own.name.as_deref().unwrap(), own.sources.len())).collect();
+        assert_eq!(named, [("eu", 2), ("us", 2)]);
+        assert_eq!(are_several(&[text("events")]), Some(2));
         assert_eq!(
             clusters(&["=logs".to_owned(), "prod=".to_owned()]).iter().filter(|own| own.name.is_some()).count(),
             0

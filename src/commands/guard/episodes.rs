@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(format!("{}: fewer than a minute of requests in this time to judge", args.sources.join(" ")))?;
     }
     judged.episodes.sort_by_key(|own| own.from);
-    context.print(&report(&judged.episodes, judged.is_judged), FailOn::Never)
+    context.print(&report(&judged.episodes, judged.is_judged, judged.notes), FailOn::Never)
 }
 
 fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
@@ -86,7 +86,7 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     loop {
         let next = Instant::now() + args.every;
         let judged = load::episodes(&args.sources, (Some(now() - last), None), context);
-        let JudgedEpisodes { mut episodes, clusters, .. } = match judged {
+        let JudgedEpisodes { mut episodes, clusters, notes, .. } = match judged {
             Ok(judged) => judged,
             // What can't be read at first never could; later a log may just be rotated.
             Err(error) if rounds == 0 => return Err(error),
@@ -95,6 +95,9 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 JudgedEpisodes::default()
             }
         };
+        if rounds == 0 {
+            notes.iter().try_for_each(|note| context.notice(note))?;
+        }
         rounds += 1;
         episodes.sort_by_key(|own| own.from);
         let news = watching.news(&episodes);

@@ -276,13 +276,7 @@ fn incident(
     if let Some((named, given)) = named.zip(given).filter(|(named, given)| named != given) {
         summary.push(format!("The data cover {} of the time that was named, {}.", shown(given), shown(named)));
     }
-    if load.clusters.len() > 1 {
-        let all = load.clusters.join(", ");
-        summary.push(format!(
-            "These sources are of {} clusters ({all}), shown as one; create a report for each.",
-            load.clusters.len()
-        ));
-    }
+    summary.extend(load.several_clusters());
     let cluster = load.clusters.join(", ");
     let title = question.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {
         (Verdict::Incident(_), "") => "Incident report".to_owned(),

@@ -224,7 +224,7 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
         ApiRequest::Episodes(sources, bounds) => context.compose(json, |context| {
             let mut judged = load::episodes(sources, *bounds, context)?;
             judged.episodes.sort_by_key(|own| own.from);
-            context.print(&episode_report::report(&judged.episodes, judged.is_judged), FailOn::Never)?;
+            context.print(&episode_report::report(&judged.episodes, judged.is_judged, judged.notes), FailOn::Never)?;
             Ok("application/json")
         }),
         ApiRequest::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {

@@ -44,6 +44,7 @@ fn course_of(verdict: &Verdict, episodes: &[Episode], load: &Load) -> Course {
         }
         (None, Verdict::Incident(_) | Verdict::Surge(_) | Verdict::Named(_)) => String::new(),
     };
+    let words = [words].into_iter().chain(load.several_clusters()).collect::<Vec<_>>().join(" ");
     let pulse = load.pulse.as_ref();
     let mut charts = charts::charts(pulse, &[], &load.facts, &load.memory);
     if let Some(pulse) = pulse.filter(|pulse| pulse.source == Source::Metrics) {
