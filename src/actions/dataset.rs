@@ -6,6 +6,7 @@ mod captured;
 pub use captured::{CapturedFile, CapturedPart};
 
 use super::fresh::{Fresh, folder as private_folder, try_lock};
+use crate::model::bundle::Bundle;
 use crate::model::dataset::{
     ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, SCHEMA_KEY, TableColumn,
     table_names,
@@ -67,6 +68,14 @@ impl DatasetWriter {
         self.description.logs.get(name)
     }
 
+    /// What a bundle says of its cluster; it is written with what is added next.
+    pub fn know(&mut self, bundle: Bundle) {
+        let own = Bundle { t0: String::new(), end: String::new(), ..bundle };
+        if !own.kubernetes_version.is_empty() || !own.owner.is_empty() {
+            self.description.clusters.insert(own.cluster.clone(), own);
+        }
+    }
+
     /// Begins with lines of a log, from a byte on.
     pub fn part(&self, log: &str, from: u64) -> DatasetPart {
         DatasetPart {
@@ -83,7 +92,8 @@ impl DatasetWriter {
     pub fn commit(&mut self, logs: impl IntoIterator<Item = (String, DatasetLog)>) -> io::Result<()> {
         let logs: BTreeMap<String, DatasetLog> = logs.into_iter().collect();
         self.last += 1;
-        let one = Description { logs: logs.clone(), ..self.about() };
+        let clusters = self.description.clusters.clone();
+        let one = Description { logs: logs.clone(), clusters, ..self.about() };
         self.write(&addition(self.last), &one)?;
         self.description.logs.extend(logs);
         Ok(())
@@ -91,8 +101,8 @@ impl DatasetWriter {
 
     /// Writes one description of all that the dataset holds.
     pub fn fold(&mut self) -> io::Result<()> {
-        let Description { logs, captures, .. } = std::mem::take(&mut self.description);
-        let all = Description { logs, captures, ..self.about() };
+        let Description { logs, captures, clusters, .. } = std::mem::take(&mut self.description);
+        let all = Description { logs, captures, clusters, ..self.about() };
         let written = self.write(DESCRIPTION, &all);
         self.description = all;
         written?;

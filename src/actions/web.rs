@@ -130,7 +130,7 @@ impl WebServer {
     /// Listens, and answers on a thread of its own.
     pub fn start(
         listen: SocketAddr,
-        tls: Option<Tls>,
+        tls: Option<Arc<Tls>>,
         (access, reviewer): (Access, Option<Arc<dyn Reviewer>>),
         handler: Arc<dyn Handler>,
     ) -> io::Result<Self> {
@@ -183,7 +183,7 @@ struct Shared {
     slow: Semaphore,
 }
 
-async fn serve(listener: TcpListener, tls: Option<Tls>, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
+async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     loop {
@@ -198,7 +198,7 @@ async fn serve(listener: TcpListener, tls: Option<Tls>, shared: Arc<Shared>, mut
             continue;
         };
         let (shared, watcher) = (Arc::clone(&shared), graceful.watcher());
-        let acceptor = tls.as_ref().map(Tls::acceptor);
+        let acceptor = tls.as_deref().map(Tls::acceptor);
         tokio::spawn(async move {
             let _permit = permit;
             let Some(io) = secured(stream, acceptor).await else { return };

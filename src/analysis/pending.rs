@@ -21,6 +21,9 @@ const MAX_HELD: usize = 2 << 20;
 /// Early ends held before the old ones are forgotten.
 const MANY_ENDS: usize = 1 << 16;
 
+/// Failed starts held where no clock says which have waited long enough ([`Pending::too_many`]).
+const MANY_FAILED: usize = 1 << 16;
+
 /// A started event that waits for its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start<T> {
@@ -123,6 +126,13 @@ impl<T: Copy> Pending<T> {
             self.early_ends.insert(identity, at);
         }
         None
+    }
+
+    /// Whether more failed starts wait than is usual. Where logs are read side by side, what was read last is no clock:
+    /// one log may be an hour ahead of another, whose ends are still to come. There failed starts wait to the end, or
+    /// until they are too many.
+    pub fn too_many(&self) -> bool {
+        self.failed.len() > MANY_FAILED
     }
 
     /// Takes out the failed starts that have waited long enough.

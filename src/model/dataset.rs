@@ -1,5 +1,6 @@
 //! Datasets: audit events as typed columns in Parquet, partitioned by cluster, date and hour (docs/dataset.md).
 
+use super::bundle::Bundle;
 use super::time::{Micros, SECOND, Span, format, parse_any};
 use super::uri::percent_encode;
 use serde::{Deserialize, Serialize};
@@ -230,6 +231,8 @@ pub struct Description {
     pub logs: BTreeMap<String, DatasetLog>,
     /// By table of captures and name of a file's capture: the captures that the file holds.
     pub captures: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    /// What bundles said of the clusters that they were of, but for the times that they were about.
+    pub clusters: BTreeMap<String, Bundle>,
 }
 
 /// What a dataset holds of a log.

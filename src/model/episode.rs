@@ -61,7 +61,7 @@ pub enum State {
     /// It lasts to the end of what was read.
     Ongoing,
     Ended,
-    /// The data ends before that can be seen.
+    /// It goes on behind the window that was named.
     Unknown,
 }
 

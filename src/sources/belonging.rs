@@ -108,7 +108,7 @@ impl Belonging {
 }
 
 /// The bundle that a folder is in, or is.
-fn bundle_around(folder: &Path) -> Option<Bundle> {
+pub fn bundle_around(folder: &Path) -> Option<Bundle> {
     folder.ancestors().take(4).find_map(|above| {
         let text = std::fs::read_to_string(above.join("bundle.yaml")).ok()?;
         serde_yaml_ng::from_str(&text).ok()

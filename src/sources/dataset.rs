@@ -36,6 +36,7 @@ pub fn description(folder: &Path) -> io::Result<(Description, u64)> {
     let last = added.keys().last().copied().unwrap_or(0);
     for one in added.into_values() {
         all.logs.extend(one.logs);
+        all.clusters.extend(one.clusters);
         for (table, files) in one.captures {
             all.captures.entry(table).or_default().extend(files);
         }
@@ -86,11 +87,6 @@ pub fn around(path: &Path) -> Option<PathBuf> {
     };
     let tables = full.ancestors().filter(|folder| is_table(folder));
     tables.filter_map(Path::parent).find(|folder| folder.join(ABOUT).is_dir()).map(Path::to_owned)
-}
-
-/// What the dataset around a file says of itself; `None` where there is none, or where it can't be read.
-pub fn about(file: &Path) -> Option<Description> {
-    Some(description(&around(file)?).ok()?.0)
 }
 
 /// The Parquet files of a table that are part of a dataset, in the order of their paths. Where it says nothing of

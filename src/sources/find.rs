@@ -2,14 +2,14 @@
 //! and recognised, audit logs put together into streams, metrics pages by the folder they lie in.
 
 use super::arguments::expand_for;
+pub use super::belonging::bundle_around;
 use super::belonging::{Belonging, Bundles, PLAIN_FOLDERS};
 use super::content::Content;
-use super::dataset::{about, is_held};
+use super::datasets::Datasets;
 use super::found::{Discovery, LogStream, remembered};
 use super::open::{FileId, Place, Source, SourceError, recognise};
 use super::pages::{Clock, PageFile, PageFolder, time_in};
 use super::wanted::Wanted;
-use crate::model::dataset::{AUDIT, Description, METRICS};
 use crate::model::event::Stream;
 use crate::model::stray::{Days, KeptDays};
 use crate::model::time::Micros;
@@ -119,7 +119,9 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         taken.extend(id.map(|id| (id, (1, usize::from(is_log)))));
         let Belonging { bundle, cluster, whole, family, instance, .. } =
             bundles.belongs(&source.place, argument, from_folder);
+        let bundle = bundle.or_else(|| datasets.bundle(&source, &cluster));
         found.bundle = found.bundle.take().or(bundle);
+        found.errors.extend(datasets.lost(&source));
         if content == Content::Rollup {
             rolled.push(source);
         } else if let Some(part) = &source.part {
@@ -186,22 +188,6 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     set_stray_aside(&mut found);
     found.dumps = in_order(dumps);
     found
-}
-
-/// What the datasets around files say of themselves, where they do, by the files' folder.
-#[derive(Default)]
-struct Datasets(HashMap<PathBuf, Option<Description>>);
-
-impl Datasets {
-    /// Whether a build that was killed left this file behind.
-    fn is_left(&mut self, source: &Source) -> bool {
-        let (Some(part), Place::File(path)) = (&source.part, &source.place) else { return false };
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let about = self.0.entry(folder).or_insert_with(|| about(path));
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let table = if part.pages.is_empty() { AUDIT } else { METRICS.name };
-        about.as_ref().and_then(|about| is_held(about, table, &name)) == Some(false)
-    }
 }
 
 /// (cluster, folder, family) → files, and the instances that their folders name: what belongs to one stream.

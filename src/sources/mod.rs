@@ -23,6 +23,7 @@ pub mod clock;
 pub mod clusters;
 pub mod content;
 pub mod dataset;
+mod datasets;
 #[cfg(feature = "engine")]
 pub mod engine;
 pub mod etcd;

@@ -65,9 +65,9 @@ pub enum SourceError {
         /// What was looked for.
         wanted: Wanted,
     },
-    /// A stored roll-up that can't be read.
+    /// What is wrong with a stored roll-up, or missing from a dataset.
     #[error("{0}")]
-    Rolled(Problem),
+    Stored(Problem),
     /// URLs need the `live` feature.
     #[error(
         "{0}: this plimsoll was built without the 'live' feature and can't read URLs; download it and name the file"
@@ -78,7 +78,7 @@ pub enum SourceError {
 impl From<SourceError> for Problem {
     fn from(error: SourceError) -> Self {
         match error {
-            SourceError::Rolled(problem) => problem,
+            SourceError::Stored(problem) => problem,
             SourceError::Io { path, error } => Self::from(error).at(path),
             other => Self::malformed(other.to_string()),
         }

@@ -57,7 +57,7 @@ pub(super) fn add(found: &mut Discovery, sources: &[Source]) {
         let Place::File(manifest) = &source.place else { continue };
         match open(manifest) {
             Ok(rolled) => all.push((source, rolled)),
-            Err(why) => found.errors.push(SourceError::Rolled(why)),
+            Err(why) => found.errors.push(SourceError::Stored(why)),
         }
     }
     let replaced = replaced(all.iter().map(|(_, rolled)| rolled));
@@ -107,7 +107,7 @@ fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[Logge
             let (from, to) = (time::format(from), time::format(to));
             let what = format!("is not read from {from} to {to}, since the log is there, which begins then");
             let hint = "name the roll-up without the log for that time";
-            found.errors.push(SourceError::Rolled(Problem::unanswered(what).hint(hint).at(shown(&rolled.folder))));
+            found.errors.push(SourceError::Stored(Problem::unanswered(what).hint(hint).at(shown(&rolled.folder))));
         }
         return;
     }

@@ -303,6 +303,78 @@ fn a_damaged_dataset_says_what_is_missing() {
     assert!(ran.code == Some(2) && ran.stderr.contains("copy its folder"), "{}", ran.stderr);
 }
 
+/// What a bundle says of a cluster is known of a dataset of it, and so is what was lost when it was built.
+#[test]
+fn what_is_known_of_a_log_is_known_of_its_dataset() {
+    let home = folder();
+    let dataset = home.path().join("events");
+    let text = dataset.display().to_string();
+    build(&[&sample("list-storm/audit")], &dataset);
+    // The apiservers' version decides which LISTs the watch cache serves.
+    let [own, of_log] = [text.as_str(), &sample("list-storm/audit")].map(|source| answer(&["clients"], source));
+    let cache_lists = |answer: &Value| -> u64 {
+        answer["rows"].as_array().unwrap().iter().filter_map(|row| row["lists"]["cache"].as_u64()).sum()
+    };
+    assert!(cache_lists(&of_log) > 1000, "{}", cache_lists(&of_log));
+    assert_eq!(own["rows"], of_log["rows"]);
+    plimsoll(&["traffic", &text]).exits(0);
+    let broken = sample("damage/broken-line.log");
+    let ran = plimsoll(&["dataset", "build", &broken, "--to", &text]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let ran = plimsoll(&["traffic", &text]);
+    assert!(ran.exits(3).stderr.contains("broken-line.log could not be used when it was built"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("could not be used").count(), 1, "{}", ran.stderr);
+}
+
+/// A dataset of several clusters is several clusters, whatever they are asked for.
+#[test]
+fn clusters_of_a_dataset_are_told_apart() {
+    let home = folder();
+    let dataset = home.path().join("events");
+    let text = dataset.display().to_string();
+    build(&[&sample("list-storm"), &sample("overload-restart")], &dataset);
+    let logs = ["list-storm", "overload-restart"].map(|name| loose(home.path(), name, &["audit", "metrics"]));
+    let rows = |sources: &[&str]| -> Vec<Value> {
+        let document = plimsoll(&[&["fleet"], sources, &["-o", "json"]].concat()).json(0);
+        let mut rows = document["clusters"].as_array().or(document["rows"].as_array()).unwrap().clone();
+        for row in &mut rows {
+            for field in ["source", "data_age"] {
+                row.as_object_mut().unwrap().remove(field);
+            }
+        }
+        rows
+    };
+    let apart = rows(&[&format!("lab-1={}", logs[0]), &format!("lab-2={}", logs[1])]);
+    assert_eq!(apart.len(), 2);
+    assert_eq!(rows(&[&text]), apart);
+    let judged = plimsoll(&["guard", "episodes", &text]);
+    assert!(judged.stdout.contains("of 2 clusters (lab-1, lab-2)"), "{}", judged.stdout);
+    assert!(judged.stdout.contains("'plimsoll fleet' judges each"), "{}", judged.stdout);
+    let ran = plimsoll(&["dataset", "query", "top-clients", &text, "--sort-by", "verb"]);
+    assert!(ran.exits(2).stderr.contains("order by"), "{}", ran.stderr);
+}
+
+/// Conditions that are unknown of a row are what DuckDB makes of them.
+#[test]
+fn rows_without_a_value_are_counted_as_duckdb_counts_them() {
+    let home = folder();
+    let dataset = home.path().join("events");
+    let text = dataset.display().to_string();
+    build(&[&sample("quiet")], &dataset);
+    for condition in ["is true", "is not true", "is false", "is not false"] {
+        let sql = format!("select count(*) as n from audit where (namespace = 'kube-system') {condition}");
+        let own = plimsoll(&["dataset", "query", &sql, &text, "-o", "json"]).json(0)["rows"][0]["n"].take();
+        let count = format!(
+            "import duckdb; print(duckdb.sql(\"{}\").fetchall()[0][0])",
+            sql.replace("from audit", &format!("from read_parquet('{text}/audit/**/*.parquet')"))
+        );
+        let mut python = Command::new(python());
+        python.args(["-c", &count]);
+        let counted = feed(python, b"");
+        assert_eq!(own.to_string(), counted.exits(0).stdout.trim(), "{condition}");
+    }
+}
+
 #[test]
 fn a_dataset_and_a_rollup_hold_the_same_requests() {
     for source in all_logs() {

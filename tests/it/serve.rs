@@ -801,10 +801,11 @@ fn events_are_posted_as_apiservers_do() {
     assert_eq!(events(&ours), 2000.0);
     none(&differences(&ours, &[&log.path("audit.log")]));
 
-    let bad: [(&str, &[u8], u16); 7] = [
+    let bad: [(&str, &[u8], u16); 8] = [
         ("POST /audit/apiserver-0", b"{", 400),
         ("POST /audit/apiserver-0", b"{\"kind\":\"List\",\"items\":[]}", 400),
         ("POST /audit/apiserver-0", b"{\"kind\":\"EventList\",\"items\":[7]}", 400),
+        ("POST /audit/apiserver-0", b"{\"kind\":\"EventList\",\"items\":null}", 200),
         ("POST /audit/../../etc", b"{\"kind\":\"EventList\",\"items\":[]}", 400),
         ("POST /audit/.x", b"{\"kind\":\"EventList\",\"items\":[]}", 400),
         ("GET /audit", b"", 405),
@@ -922,6 +923,18 @@ fn access_needs_what_was_asked_for() {
         assert!(began.elapsed() < PATIENCE, "the new certificate is never used");
         std::thread::sleep(Duration::from_millis(500));
     }
+    // One that is damaged is no reason to serve nobody, and is said once.
+    let whole = std::fs::read(&cert).unwrap();
+    std::fs::write(&cert, "-----BEGIN").unwrap();
+    let began = Instant::now();
+    let problem = "the certificate from before stays in use";
+    while !serving.stderr_text.lock().unwrap().contains(problem) {
+        assert!(began.elapsed() < PATIENCE, "nobody says that the certificate can't be used");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    std::fs::write(&cert, whole).unwrap();
+    assert_eq!(status("two.example"), "200");
+    assert_eq!(serving.stderr_text.lock().unwrap().matches(problem).count(), 1);
     let wrong = plimsoll(&["serve", "--tls-cert", &token, "--tls-key", &key]);
     wrong.exits(2);
     assert!(wrong.stderr.contains("no certificate in it"), "{}", wrong.stderr);

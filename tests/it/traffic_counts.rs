@@ -7,6 +7,7 @@ use crate::support::{
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 const BREAKDOWNS: [&str; 26] = [
@@ -253,4 +254,45 @@ fn order_repetition_and_spelling_change_nothing() {
         }
     }
     none(&faults);
+}
+
+/// A failed watch whose start stands in the log of one apiserver and whose end in that of another, as a log service may
+/// have them, is one request in every run, however far one log is ahead of the other.
+#[test]
+fn a_failed_watch_is_one_request_however_its_logs_are_read() {
+    let home = folder();
+    let event = |number: u64, stage: &str, verb: &str, code: u16, millis: u64| {
+        let at = |millis: u64| {
+            format!("2026-11-20T10:{:02}:{:02}.{:03}000Z", millis / 60_000, millis / 1000 % 60, millis % 1000)
+        };
+        let uri = if verb == "watch" { "/api/v1/pods?watch=1" } else { "/api/v1/pods/x" };
+        format!(
+            "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\"auditID\":\"{number}\",\
+             \"stage\":\"{stage}\",\"requestURI\":\"{uri}\",\"verb\":\"{verb}\",\"user\":{{\"username\":\"ann\"}},\
+             \"sourceIPs\":[\"10.0.0.1\"],\"userAgent\":\"a/1\",\"objectRef\":{{\"resource\":\"pods\",\
+             \"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":{code}}},\"requestReceivedTimestamp\":\"{}\",\
+             \"stageTimestamp\":\"{}\"}}\n",
+            at(number * 100),
+            at(number * 100 + millis),
+        )
+    };
+    let (mut first, mut second) = (String::new(), String::new());
+    for number in 0..3000 {
+        if number % 10 == 0 {
+            first += &event(number, "ResponseStarted", "watch", 403, 1);
+            second += &event(number, "ResponseComplete", "watch", 403, 2);
+        } else {
+            let log = if number % 2 == 0 { &mut second } else { &mut first };
+            *log += &event(number, "ResponseComplete", "get", 200, 1);
+        }
+    }
+    let (a, b) = (write(home.path(), "a/audit.log", first), write(home.path(), "b/audit.log", second));
+    let folder_of = |path: &str| Path::new(path).parent().unwrap().display().to_string();
+    let sources = [folder_of(&a), folder_of(&b)];
+    for _ in 0..6 {
+        for command in [&["traffic", "--by", "verb"][..], &["clients"]] {
+            let ran = plimsoll(&[command, &[&sources[0], &sources[1], "-o", "json"]].concat());
+            assert_eq!(ran.json(0)["totals"]["requests"], 3000, "{command:?}");
+        }
+    }
 }

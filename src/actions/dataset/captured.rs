@@ -102,7 +102,8 @@ impl DatasetWriter {
             return Ok(());
         }
         self.last += 1;
-        let one = Description { captures: all.clone(), ..self.about() };
+        let clusters = self.description.clusters.clone();
+        let one = Description { captures: all.clone(), clusters, ..self.about() };
         self.write(&super::addition(self.last), &one)?;
         for (table, files) in all {
             self.description.captures.entry(table).or_default().extend(files);

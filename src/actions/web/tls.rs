@@ -24,6 +24,28 @@ struct Current {
     config: Arc<ServerConfig>,
     changed: [Option<SystemTime>; 2],
     looked: Instant,
+    /// Of which change it was found that it can't be used.
+    refused: Option<[Option<SystemTime>; 2]>,
+    /// Why, until somebody asks.
+    problem: Option<String>,
+}
+
+impl Current {
+    /// Reads files that have changed; those before them stay in use while the new ones can't be used.
+    fn look(&mut self, tls: &Tls) {
+        if self.looked.elapsed() < CHECK_INTERVAL {
+            return;
+        }
+        self.looked = Instant::now();
+        let now = [changed(&tls.certificates), changed(&tls.key)];
+        if now == self.changed || self.refused == Some(now) {
+            return;
+        }
+        match config(&tls.certificates, &tls.key) {
+            Ok(config) => (self.config, self.changed, self.refused) = (config, now, None),
+            Err(why) => (self.refused, self.problem) = (Some(now), Some(why)),
+        }
+    }
 }
 
 impl Tls {
@@ -31,23 +53,22 @@ impl Tls {
     pub fn open(certificates: &Path, key: &Path) -> Result<Self, String> {
         let config = config(certificates, key)?;
         let changed = [changed(certificates), changed(key)];
-        let current = Current { config, changed, looked: Instant::now() };
+        let current = Current { config, changed, looked: Instant::now(), refused: None, problem: None };
         Ok(Self { certificates: certificates.to_owned(), key: key.to_owned(), current: Mutex::new(current) })
     }
 
     /// What shakes hands, with the files as they are now; as they were while they can't be used.
     pub(super) fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.looked.elapsed() >= CHECK_INTERVAL {
-            current.looked = Instant::now();
-            let now = [changed(&self.certificates), changed(&self.key)];
-            if now != current.changed
-                && let Ok(config) = config(&self.certificates, &self.key)
-            {
-                (current.config, current.changed) = (config, now);
-            }
-        }
+        current.look(self);
         tokio_rustls::TlsAcceptor::from(Arc::clone(&current.config))
+    }
+
+    /// Why changed files can't be used, once for each change.
+    pub fn problem(&self) -> Option<String> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.look(self);
+        current.problem.take()
     }
 }
 

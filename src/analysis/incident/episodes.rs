@@ -3,13 +3,13 @@
 use super::causes::{Words, causes};
 use crate::analysis::judge::Episode as Judgement;
 use crate::analysis::judge::profile::Profile;
-use crate::analysis::judge::signals::Deviation;
+use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
 use crate::model::episode::{Effect, Episode, Grade, SignalSpan, State};
 use crate::model::report::Finding;
 use crate::model::time::{self, SECOND};
-use crate::model::units::{bytes, duration, significant};
+use crate::model::units::{bytes, duration, percent, significant};
 
 /// A change by less is not worth a word.
 const NOTABLE: f64 = 1.5;
@@ -25,6 +25,7 @@ const NAMED: usize = 2;
 enum Form {
     Seconds,
     PerSecond,
+    Share,
 }
 
 impl Form {
@@ -32,6 +33,7 @@ impl Form {
         match self {
             Self::Seconds if value < 1.0 => format!("{} ms", significant(value * 1e3)),
             Self::Seconds => format!("{} s", significant(value)),
+            Self::Share => percent(value),
             Self::PerSecond if value <= 0.0 => "0".to_owned(),
             Self::PerSecond => format!("{}/s", significant(value)),
         }
@@ -145,6 +147,9 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
             add(name, words, Form::PerSecond, values, source);
         }
     }
+    if all.is_empty() && own.grade != Grade::Degraded {
+        all.extend(own.deviations.iter().filter_map(deviating));
+    }
     let Some(vitals) = vitals else { return all };
     for (name, words, vital) in [
         ("resident_bytes", "memory of the largest process", Vital::Resident),
@@ -173,6 +178,36 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     all
 }
 
+/// What a signal did: of an episode whose requests are too few for a quantile, or in which only those of one client or
+/// class changed.
+fn deviating(own: &Deviation) -> Option<Effect> {
+    let (name, words) = match &own.signal {
+        Signal::Slow(None) => ("slow_share", "slow requests"),
+        Signal::Slow(Some(0)) => ("slow_reads_share", "slow reads"),
+        Signal::Slow(Some(1)) => ("slow_lists_share", "slow LISTs"),
+        Signal::Slow(Some(_)) => ("slow_writes_share", "slow writes"),
+        Signal::Errors => ("errors_share", "requests with 5xx"),
+        Signal::FailedWrites => ("failed_writes_share", "writes with 5xx"),
+        Signal::RefusedWrites => ("refused_writes_share", "refused writes"),
+        Signal::Throttled => ("throttled_share", "requests with 429"),
+        Signal::Requests => ("rps", "requests"),
+        Signal::Lists => ("lists_per_s", "LISTs"),
+        Signal::Writes => ("writes_per_s", "writes"),
+        Signal::Caller(_) => ("client_rps", "requests of one client"),
+        _ => return None,
+    };
+    let form = if own.signal.is_load() { Form::PerSecond } else { Form::Share };
+    let (before, within) = (own.baseline, own.level);
+    Some(Effect {
+        name,
+        words,
+        before,
+        within,
+        shown: [before, within].map(|value| form.show(value)),
+        source: own.source,
+    })
+}
+
 /// Whether there is another time to compare it with.
 fn has_baseline(own: &Judgement) -> bool {
     own.profiles.first().is_some_and(|(_, [before, _])| before.seconds > 0.0)
@@ -194,7 +229,8 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     let lasted = duration(own.to - own.from);
     let state = match own.state {
         State::Ongoing => format!("ongoing for {lasted}"),
-        State::Ended | State::Unknown => format!("for {lasted}, ended"),
+        State::Ended => format!("for {lasted}, ended"),
+        State::Unknown => format!("for {lasted} and beyond"),
     };
     if own.grade == Grade::None {
         return format!("NO INCIDENT FOUND in the {lasted} named: {}.", nothing(own));
@@ -206,7 +242,7 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     let impact = match impact.as_slice() {
         [] if !has_baseline(own) => "the record has no other time to compare it with".to_owned(),
         [] if own.grade == Grade::Degraded => "hardly any impact on clients".to_owned(),
-        [] => "requests, latency and errors stayed near their baseline".to_owned(),
+        [] => "requests, latency and errors changed by less than half".to_owned(),
         some => some.join(", "),
     };
     let cause = match causes.first() {

@@ -70,8 +70,8 @@ fn episode(own: &Episode) -> Vec<Entry> {
     let begins = entry(own.from, "incident", own.grade.severity(), source, format!("{grade} begins: {what}"));
     let begins = Entry { until: Some(own.to), slack: own.slack, ..begins };
     match own.state {
-        State::Ongoing => vec![begins],
-        State::Ended | State::Unknown => {
+        State::Ongoing | State::Unknown => vec![begins],
+        State::Ended => {
             let ends = entry(own.to, "incident", Severity::Info, source, format!("{grade} ends"));
             vec![begins, Entry { slack: own.slack, ..ends }]
         }

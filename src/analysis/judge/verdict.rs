@@ -323,7 +323,14 @@ fn named(span: Span, found: &[Episode], all: &[Deviation]) -> Draft {
     let is_within = |from: Micros, to: Micros| from < span.1 && to > span.0;
     let grade = found.iter().filter(|own| is_within(own.from, own.to)).map(|own| own.grade).min();
     let deviations = all.iter().filter(|own| grade.is_some() && is_within(own.span.0, own.span.1)).cloned();
-    Draft { span, slack: 0, state: State::Ended, grade: grade.unwrap_or(Grade::None), deviations: deviations.collect() }
+    let last = found.iter().filter(|own| is_within(own.from, own.to)).max_by_key(|own| own.to);
+    let state = match last {
+        // Whoever names a part of it does not see its end.
+        Some(own) if own.to > span.1 + own.slack => State::Unknown,
+        Some(own) => own.state,
+        None => State::Ended,
+    };
+    Draft { span, slack: 0, state, grade: grade.unwrap_or(Grade::None), deviations: deviations.collect() }
 }
 
 /// The intervals of an episode, those of its baseline, and when that is. A window that somebody named may leave no

@@ -45,7 +45,7 @@ pub struct File {
 }
 
 impl File {
-    /// Bytes in pages that hold nothing.
+    /// Bytes in pages that hold nothing; in a damaged file also those of pages that could not be reached.
     pub fn free_bytes(&self) -> u64 {
         self.db_bytes.saturating_sub(self.in_use_bytes)
     }
@@ -90,8 +90,9 @@ impl File {
 
     /// The sentence about its size.
     pub fn size(&self) -> String {
+        let free = if self.damages.1 > 0 { "of pages that are free or can't be reached" } else { "of free pages" };
         let mut text = format!(
-            "Database {}, including {} of free pages ({})",
+            "Database {}, including {} {free} ({})",
             bytes(self.db_bytes as f64),
             bytes(self.free_bytes() as f64),
             of(self.free_bytes(), self.db_bytes)

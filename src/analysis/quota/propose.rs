@@ -254,7 +254,9 @@ fn of(
         Peak::P999 => quantile(days(usage, rules), 0.999, top.max),
         Peak::P99 => quantile(days(usage, rules), 0.99, top.max),
     };
-    let mut peak = in_form(taken)?;
+    // A counter that went below nothing is no ground for a limit below it.
+    let nothing = Quantity::default();
+    let mut peak = in_form(taken)?.max(nothing);
     let (hard, used) = match stands {
         Some((hard, used)) => (Some(hard), used),
         None => (None, in_form(latest.last)?),
@@ -273,7 +275,7 @@ fn of(
     } else if days(usage, rules).any(|day| stood_at(usage, day)) {
         censored = Some(Censored::AtQuota);
     }
-    let proposed = peak.times(1.0 + rules.headroom).max(used).rounded_up(is_countable(&usage.resource));
+    let proposed = peak.times(1.0 + rules.headroom).max(used.max(nothing)).rounded_up(is_countable(&usage.resource));
     // What was never used is no ground for a quota of nothing, which would refuse all.
     let proposed = if peak.is_zero() { hard.unwrap_or(proposed) } else { proposed };
     // In the form that is usual for the resource, whatever the present quota is written in.

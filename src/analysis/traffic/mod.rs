@@ -201,8 +201,8 @@ impl Traffic {
             }
         }
         self.peaks.settle();
-        for start in self.pending.expired() {
-            self.remains(start);
+        if self.pending.too_many() {
+            self.pending.expired().into_iter().for_each(|start| self.remains(start));
         }
     }
 

@@ -10,7 +10,8 @@ use crate::sources::find;
 use crate::sources::found::Discovery;
 use crate::sources::open::{Place, Source, SourceError};
 use crate::sources::wanted::Wanted;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// Adds to a dataset what sources hold for the tables that are wanted.
 pub(super) fn build(
@@ -45,7 +46,15 @@ pub(super) fn build(
         let why = "a dataset is built from files, so that nothing is in it twice; write it to a file";
         return Err(Error::Usage(format!("{}: {why}", source.path)));
     }
-    let writer = DatasetWriter::begin(to).map_err(|error| failed(&to.display(), &error))?;
+    let mut writer = DatasetWriter::begin(to).map_err(|error| failed(&to.display(), &error))?;
+    let paged = pages.iter().flat_map(|folder| &folder.pages).map(|page| &page.source);
+    let files = streams.iter().flat_map(|stream| &stream.files).chain(paged);
+    let folder = |source: &Source| match &source.place {
+        Place::File(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
+        Place::Once(_) | Place::Url(_) => None,
+    };
+    let folders: BTreeSet<PathBuf> = files.filter_map(folder).collect();
+    folders.iter().filter_map(|folder| find::bundle_around(folder)).for_each(|bundle| writer.know(bundle));
     let mut building = Building { to, writer, added: Added::default() };
     for stream in streams {
         // Late is what lies before what the files before it had already.

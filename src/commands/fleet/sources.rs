@@ -1,5 +1,6 @@
 //! Which clusters are meant: arguments, and the folders in those that hold one cluster each.
 
+use crate::model::dataset::{KEYSPACE, QUOTAS};
 use crate::model::rollup::MANIFEST;
 use crate::sources::clusters::partitions;
 use crate::sources::store::Store;
@@ -50,8 +51,9 @@ pub(super) fn clusters(arguments: &[String]) -> Vec<NamedCluster> {
     all
 }
 
-/// The clusters that arguments name, where these say that there are several: by a name in front of a source, or by a
-/// folder that holds a cluster in each of its folders, or partitions of several. Of other arguments nothing says so: they may be of one cluster.
+/// The clusters that arguments name, where these say that there are several: by a name before a source, or by a folder
+/// that holds a cluster in each of its folders, or partitions of several. Of other arguments nothing says so: they may
+/// be of one cluster.
 pub(in crate::commands) fn several(arguments: &[String]) -> Option<Vec<NamedCluster>> {
     let says = |argument: &String| named(argument).is_some() || within(argument).len() > 1;
     arguments.iter().any(says).then(|| clusters(arguments))
@@ -74,7 +76,15 @@ fn within(argument: &str) -> Vec<NamedCluster> {
     let text = |path: PathBuf| path.display().to_string();
     let partitions = partitions(folder);
     if partitions.len() > 1 {
-        let one = |(name, folders): (String, Vec<PathBuf>)| {
+        // Of a dataset, key spaces and quotas are for SQL alone.
+        let is_read = |folder: &PathBuf| {
+            let above = folder.parent().and_then(Path::file_name).unwrap_or_default();
+            ![KEYSPACE.name, QUOTAS.name].iter().any(|table| above == *table)
+        };
+        let one = |(name, mut folders): (String, Vec<PathBuf>)| {
+            if folders.iter().any(is_read) {
+                folders.retain(is_read);
+            }
             let name = Some(name.as_str()).filter(|name| !name.is_empty());
             NamedCluster::new(name, folders.into_iter().map(text).collect())
         };
@@ -130,7 +140,7 @@ mod tests {
         assert_eq!(are_several(&[text("a"), text("plain"), text("c.tar.zst")]), None);
         assert_eq!((of_one[0].name.as_deref(), of_one[0].sources.join(" ")), (Some("prod"), "logs metrics".to_owned()));
         let dataset = path("events");
-        for part in ["audit/cluster=eu", "audit/cluster=us", "metrics/cluster=us"] {
+        for part in ["audit/cluster=eu", "audit/cluster=us", "metrics/cluster=us", "quotas/cluster=us"] {
             std::fs::create_dir_all(dataset.join(part)).unwrap();
         }
         let of_dataset = clusters(&[text("events"), "eu=more".to_owned()]);

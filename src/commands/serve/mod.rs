@@ -16,7 +16,7 @@ mod snapshots;
 
 use crate::actions::fresh::Temporary;
 use crate::actions::hand_over::Recipient;
-use crate::actions::web::WebServer;
+use crate::actions::web::{Tls, WebServer};
 use crate::analysis::list_route::Minor;
 use crate::cli::repeat::{sleep_until, stop_signal};
 use crate::cli::{Context, Error, KubeFlags, parse_every};
@@ -160,7 +160,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return Err(Error::Input(format!("{absent}: there is no such file or folder")));
     }
     let has_cluster = args.cluster || args.kube.kubeconfig.is_some() || args.kube.context.is_some();
-    let (access, tls) = (args.access.access(args.listen)?, args.access.tls()?);
+    let (access, tls) = (args.access.access(args.listen)?, args.access.tls()?.map(Arc::new));
     let reviewer = args.access.reviewer(has_cluster, &args.kube)?;
     // A store of its own goes with the process.
     let temporary = match &args.store {
@@ -185,13 +185,14 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.settings.clone(),
     );
     let secure = if tls.is_some() { "https" } else { "http" };
-    let server =
-        WebServer::start(args.listen, tls, (access, reviewer), Arc::new(web)).map_err(|error| match error.kind() {
+    let server = WebServer::start(args.listen, tls.clone(), (access, reviewer), Arc::new(web)).map_err(|error| {
+        match error.kind() {
             ErrorKind::AddrInUse => {
                 Error::Usage(format!("--listen {}: another process listens there; choose another port", args.listen))
             }
             _ => Error::Usage(format!("--listen {}: {error}", args.listen)),
-        })?;
+        }
+    })?;
     context.notice(format!("listening on {secure}://{}; metrics: /metrics, report: /report", server.address()))?;
 
     let mut handing = args.hand_over.recipient().map(HandOver::new);
@@ -256,6 +257,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                     failing = why;
                 }
             }
+        }
+        if let Some(why) = tls.as_deref().and_then(Tls::problem) {
+            counted.errors += 1;
+            context.warn(format!("{why}; the certificate from before stays in use"))?;
         }
         counted.rounds += 1;
         counted.round_seconds = began.elapsed().as_secs_f64();

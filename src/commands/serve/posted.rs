@@ -40,8 +40,9 @@ const MAX_NAME_BYTES: usize = 63;
 #[derive(Deserialize)]
 struct EventList<'a> {
     kind: &'a str,
+    /// `null` of none, as Go writes an empty slice.
     #[serde(borrow)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 /// What was posted.
@@ -91,10 +92,11 @@ impl Posted {
         if list.kind != "EventList" {
             return WebAnswer::text(400, "not an EventList of audit.k8s.io/v1: its kind is another");
         }
-        if let Some(bad) = list.items.iter().position(|item| !item.get().trim_start().starts_with('{')) {
+        let items = list.items.unwrap_or_default();
+        if let Some(bad) = items.iter().position(|item| !item.get().trim_start().starts_with('{')) {
             return WebAnswer::text(400, format!("items[{bad}] is not an object"));
         }
-        match self.write(name, &list.items) {
+        match self.write(name, &items) {
             Ok(()) => WebAnswer::text(200, "written"),
             // The apiserver posts it again.
             Err(error) => WebAnswer::text(507, format!("can't write the events: {error}")),

@@ -173,7 +173,7 @@ impl Follower {
             for (file, is_rolled) in files {
                 let what = if is_rolled { "a stored roll-up" } else { "a dataset" };
                 let problem = Problem::unanswered(format!("{what} does not grow, so it can't be followed"));
-                follower.errors.push(SourceError::Rolled(problem.at(file)));
+                follower.errors.push(SourceError::Stored(problem.at(file)));
             }
             // Until something was read the ends of what is there show what is stray; the present never is.
             follower.parser.kept = settle::guess(&found.streams).and(now());

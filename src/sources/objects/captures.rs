@@ -96,8 +96,16 @@ pub fn find(arguments: &[String]) -> Captures {
                 Ok(bytes) => {
                     let mut objects = Objects::default();
                     let read = read::objects(&bytes, &mut objects);
-                    let (records, first_error) = match read {
-                        Ok(records) => (records, None),
+                    let is_read = read.is_ok();
+                    let (records, skipped, first_error) = match read {
+                        Ok(taken) => {
+                            let (records, skipped) = (taken.objects, taken.skipped.len() as u64);
+                            let error = |what| CaptureError::Malformed { path: path.clone(), what };
+                            let error = taken.problem().map(error).map(Arc::new);
+                            let text = error.as_ref().map(ToString::to_string);
+                            all.errors.extend(error);
+                            (records, skipped, text)
+                        }
                         // It is an audit log, whose damage whoever reads logs reports.
                         Err(_) if source.content == Content::AuditDocument => continue,
                         Err(what) => {
@@ -110,11 +118,10 @@ pub fn find(arguments: &[String]) -> Captures {
                             };
                             let text = error.to_string();
                             all.errors.push(Arc::new(error));
-                            (0, Some(text))
+                            (0, 1, Some(text))
                         }
                     };
-                    let skipped = u64::from(first_error.is_some());
-                    if skipped == 0 {
+                    if is_read {
                         let around = Path::new(&path).parent().filter(|_| from_folder);
                         let place = around.map_or_else(|| path.clone(), |folder| folder.display().to_string());
                         let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));

@@ -4,7 +4,7 @@ use crate::model::objects::Objects;
 use crate::model::problem::Problem;
 use crate::model::uri::percent_encode;
 use crate::sources::live::{Cluster, LiveError};
-use crate::sources::objects::read;
+use crate::sources::objects::read::{self, Taken};
 
 /// Objects of a page. The apiserver reads a page from its cache from 1.31 on; older ones read etcd, in small bites.
 const PAGE: u32 = 500;
@@ -63,19 +63,23 @@ pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Ve
     (objects, errors)
 }
 
-/// Takes one list, page by page.
+/// Takes one list, page by page. Items that can't be taken are an error once the others were.
 pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
     let mut next: Option<String> = None;
+    let mut skipped = Taken::default();
+    let malformed = |what| ListError::Malformed { path: path.to_owned(), what };
     for _ in 0..PAGES {
         let page = cluster
             .get(0, &page_of(path, next.as_deref()))
             .map_err(|error| ListError::Live { path: path.to_owned(), error })?;
-        next = read::page(&page.body, objects).map_err(|what| ListError::Malformed { path: path.to_owned(), what })?;
+        let (token, taken) = read::page(&page.body, objects).map_err(malformed)?;
+        skipped.skipped.extend(taken.skipped);
+        next = token;
         if next.is_none() {
             break;
         }
     }
-    Ok(())
+    skipped.problem().map_or(Ok(()), |what| Err(malformed(what)))
 }
 
 /// The path of a list's first page, or of the one that a token stands for.

@@ -2,6 +2,7 @@
 
 use crate::model::objects::Objects;
 use crate::model::problem::Problem;
+use crate::model::units::counted;
 use crate::sources::objects::{kinds, old};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -34,15 +35,36 @@ pub(super) fn not(form: &str, error: &dyn Display) -> Problem {
     Problem::malformed(format!("not {form}: {error}"))
 }
 
-/// Takes all objects of a file into `objects`; how many there were. Items of a typed list don't say what they are: the
-/// list does.
-pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<u64, Problem> {
+/// What came of a file or a page.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Objects.
+    pub objects: u64,
+    /// Items of lists that could not be taken, as one whose amount is not a quantity; the others were.
+    pub skipped: Vec<Problem>,
+}
+
+impl Taken {
+    /// What is wrong with those that were not taken, if any: the first, and how many more there are.
+    pub fn problem(mut self) -> Option<Problem> {
+        let more = self.skipped.len().checked_sub(1)?;
+        let mut first = self.skipped.swap_remove(0);
+        if more > 0 {
+            first.what = format!("{}; and {} more like it", first.what, counted(more as u64, "item")).into();
+        }
+        Some(first)
+    }
+}
+
+/// Takes all objects of a file into `objects`. Items of a typed list don't say what they are: the list does.
+pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<Taken, Problem> {
     let is_json = bytes.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
-    let mut taken = 0;
+    let mut taken = Taken::default();
     if is_json {
         for (at, document) in serde_json::Deserializer::from_slice(bytes).into_iter::<&RawValue>().enumerate() {
             let document = document.map_err(|error| not("JSON", &error).at(format!("document {}", at + 1)))?;
-            taken += take(document, ("", ""), objects).map_err(|problem| problem.at(format!("document {}", at + 1)))?;
+            let place = format!("document {}", at + 1);
+            take(document, ("", ""), objects, &mut taken).map_err(|problem| problem.at(place))?;
         }
         return Ok(taken);
     }
@@ -53,7 +75,8 @@ pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<u64, Problem> {
             continue;
         }
         let document = serde_json::value::to_raw_value(&document).map_err(|error| wrong(&error))?;
-        taken += take(&document, ("", ""), objects).map_err(|problem| problem.at(format!("document {}", at + 1)))?;
+        let place = format!("document {}", at + 1);
+        take(&document, ("", ""), objects, &mut taken).map_err(|problem| problem.at(place))?;
     }
     Ok(taken)
 }
@@ -67,17 +90,20 @@ pub fn is_list(bytes: &[u8]) -> bool {
 }
 
 /// A page of a list as an apiserver answers it: takes its objects, and gives the token of the next page.
-pub fn page(bytes: &[u8], objects: &mut Objects) -> Result<Option<String>, Problem> {
+#[cfg(feature = "live")]
+pub fn page(bytes: &[u8], objects: &mut Objects) -> Result<(Option<String>, Taken), Problem> {
     let document: &RawValue = serde_json::from_slice(bytes).map_err(|error| not("JSON", &error))?;
-    take(document, ("", ""), objects)?;
+    let mut taken = Taken::default();
+    take(document, ("", ""), objects, &mut taken)?;
     let document: Document<'_> = serde_json::from_str(document.get())?;
-    Ok(document.metadata.next.filter(|next| !next.is_empty()))
+    Ok((document.metadata.next.filter(|next| !next.is_empty()), taken))
 }
 
-fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects) -> Result<u64, Problem> {
+fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects, taken: &mut Taken) -> Result<(), Problem> {
     if json.get().starts_with('[') {
         let items: Vec<&RawValue> = serde_json::from_str(json.get())?;
-        return each(&items, of, objects);
+        each(&items, of, objects, taken);
+        return Ok(());
     }
     let document: Document<'_> =
         serde_json::from_str(json.get()).map_err(|error| not("a Kubernetes object", &error))?;
@@ -90,20 +116,22 @@ fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects) -> Result<u64,
         if !kind.is_empty() {
             objects.kinds.insert(kind.to_owned());
         }
-        return each(&items.unwrap_or_default(), (kind, version), objects);
+        each(&items.unwrap_or_default(), (kind, version), objects, taken);
+        return Ok(());
     }
     if kind.is_empty() {
         return Err(Problem::malformed("not a Kubernetes object: it has no kind"));
     }
     old::note(kind, version, json, objects);
     kinds::take(kind, version, json, objects)?;
-    Ok(1)
+    taken.objects += 1;
+    Ok(())
 }
 
-fn each(items: &[&RawValue], of: (&str, &str), objects: &mut Objects) -> Result<u64, Problem> {
-    let mut taken = 0;
+fn each(items: &[&RawValue], of: (&str, &str), objects: &mut Objects, taken: &mut Taken) {
     for (at, item) in items.iter().enumerate() {
-        taken += take(item, of, objects).map_err(|problem| problem.at(format!("item {}", at + 1)))?;
+        if let Err(problem) = take(item, of, objects, taken) {
+            taken.skipped.push(problem.at(format!("item {}", at + 1)));
+        }
     }
-    Ok(taken)
 }

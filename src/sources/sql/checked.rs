@@ -3,9 +3,9 @@
 
 use crate::model::problem::Problem;
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Join,
-    JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut,
-    VisitorMut, WindowType, visit_expressions,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Ident, Join, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Value,
+    VisitMut, VisitorMut, WindowType, visit_expressions,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
@@ -129,6 +129,13 @@ impl VisitorMut for Checks<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Problem> {
         match expr {
             Expr::Function(function) => flow(call(function)),
+            // Of these polars loses the rows whose condition is unknown.
+            Expr::IsTrue(_) | Expr::IsNotTrue(_) | Expr::IsFalse(_) | Expr::IsNotFalse(_) => {
+                if let Some(known) = known(expr) {
+                    *expr = known;
+                }
+                ControlFlow::Continue(())
+            }
             // It would hold all of them once for each row.
             Expr::InSubquery { negated: true, .. } => {
                 flow(refused("not in (select …)", "write left anti join (select …) x on a.column = x.column"))
@@ -169,6 +176,19 @@ fn flow(result: Result<(), Problem>) -> ControlFlow<Problem> {
         Ok(()) => ControlFlow::Continue(()),
         Err(problem) => ControlFlow::Break(problem),
     }
+}
+
+/// `is true` and the like, as a condition that is never unknown.
+fn known(expr: &Expr) -> Option<Expr> {
+    let text = match expr {
+        Expr::IsTrue(inner) => format!("coalesce({inner}, false)"),
+        Expr::IsNotTrue(inner) => format!("not coalesce({inner}, false)"),
+        Expr::IsFalse(inner) => format!("not coalesce({inner}, true)"),
+        Expr::IsNotFalse(inner) => format!("coalesce({inner}, true)"),
+        _ => return None,
+    };
+    let inner = Parser::new(&GenericDialect {}).try_with_sql(&text).ok()?.parse_expr().ok()?;
+    Some(Expr::Nested(Box::new(inner)))
 }
 
 impl Checks<'_> {
@@ -313,12 +333,17 @@ fn join(join: &Join) -> Result<(), Problem> {
     }
 }
 
-/// Calls of aggregates, over rows and over windows.
+/// Calls of aggregates, over rows and over windows, and the order of windows.
 fn call(function: &Function) -> Result<(), Problem> {
+    let name = function_name(function);
+    if let Some(WindowType::WindowSpec(spec)) = &function.over
+        && spec.order_by.iter().any(|order| order.options.nulls_first == Some(false))
+    {
+        return refused("nulls last in over (…)", "nulls come first there; leave them out with where … is not null");
+    }
     if !is_aggregate(function) {
         return Ok(());
     }
-    let name = function_name(function);
     match &function.over {
         Some(WindowType::NamedWindow(_)) => {
             return refused("a window that has a name", "write the window in over (…)");
@@ -340,6 +365,9 @@ fn call(function: &Function) -> Result<(), Problem> {
         _ => {}
     }
     let FunctionArguments::List(list) = &function.args else { return Ok(()) };
+    if name == "string_agg" && list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        return refused("string_agg(distinct …)", "take string_agg() of a subquery with select distinct");
+    }
     let reads = |arg: &FunctionArg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => any(expr, is_column),
         _ => true,
@@ -391,6 +419,10 @@ mod tests {
             "SELECT max(code) AS m FROM audit WHERE event_time > '2026-11-20T09:20:00.5' ORDER BY 1 NULLS LAST"
         );
         assert_eq!(asked("select 1e3 as a, 25E-8 as b"), "SELECT 1000.0 AS a, 0.00000025 AS b");
+        assert_eq!(
+            asked("select x from audit where (x = 1) is not true and late is false"),
+            "SELECT x FROM audit WHERE (NOT coalesce((x = 1), false)) AND (NOT coalesce(late, true))"
+        );
         for (sql, what) in [
             ("select verb from audit group by verb order by count(*)", "order by count(*)"),
             ("select *, count(*) from audit group by all order by count(*)", "order by count(*)"),
@@ -403,6 +435,8 @@ mod tests {
             ("select x from a where x not in (select x from b)", "not in (select"),
             ("select avg(x) over (order by y) from a", "avg() over (order by …)"),
             ("select sum(x) over (order by y) from a", "several rows are equal"),
+            ("select rank() over (order by y desc nulls last) from a", "nulls last in over"),
+            ("select string_agg(distinct x, ',') from a", "string_agg(distinct …)"),
             ("select code, rank() over (order by code) from a group by code", "a window over groups"),
             ("with audit as (select 1 as x) select * from audit", "where audit is a table"),
             ("select count(*) from (select 1 as a union all select 2)", "a part that reads no table"),

@@ -74,10 +74,19 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
         (false, true) => format!("playing ×{}", state.clock.speed()),
         (false, false) => "replay".to_owned(),
     };
+    let is_days = state.clock.span.is_some_and(|(from, to)| date(from) != date(to));
     let when = match window {
-        Some((from, to, true)) if area.width < 100 => format!("{} to {} UTC, all of it", clock(from), clock(to)),
-        Some((from, to, true)) => format!("{} to {} UTC, all of it", when(from), clock(to)),
-        Some((from, to, false)) => format!("{} to {} UTC ({})", clock(from), clock(to), duration(to - from)),
+        Some((from, to, is_all)) => {
+            let last = if is_all { ", all of it".to_owned() } else { format!(" ({})", duration(to - from)) };
+            let span = match (is_days, area.width < 100) {
+                (false, true) => format!("{} to {}", clock(from), clock(to)),
+                (false, false) if is_all => format!("{} to {}", when(from), clock(to)),
+                (false, false) => format!("{} to {}", clock(from), clock(to)),
+                (true, true) => format!("{} to {}", short(from), short(to)),
+                (true, false) => format!("{} to {}", when(from), when(to)),
+            };
+            format!("{span} UTC{last}")
+        }
         None => String::new(),
     };
     let failing = state.sources.values().filter(|standing| standing.failure(0).is_some()).count();
@@ -100,6 +109,16 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
     if busy {
         put(&format!("  {ANALYSING}"), theme.dim);
     }
+}
+
+/// The date of a moment.
+fn date(at: time::Micros) -> String {
+    time::format(at).chars().take("2026-11-20".len()).collect()
+}
+
+/// A moment of a narrow screen, with its day: `11-20 09:17`.
+fn short(at: time::Micros) -> String {
+    when(at).chars().skip("2026-".len()).take("11-20 09:17".len()).collect()
 }
 
 /// A moment with its day.
