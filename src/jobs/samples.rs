@@ -16,12 +16,12 @@ use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND};
 #[cfg(feature = "live")]
 use crate::sources::apf;
-use crate::sources::arguments::is_live;
+use crate::sources::arguments::{expand, is_live};
 use crate::sources::cgroup::{self, Machine};
 use crate::sources::find;
 use crate::sources::objects::captures;
 use crate::sources::objects::usage::{self, PodUsage};
-use crate::sources::open::SourceError;
+use crate::sources::open::{Place, SourceError};
 use crate::sources::pages::{PageBuffer, PageFile, PageWorker, PagesRead, read_page};
 use crate::sources::store::{Store, StoreError};
 use crate::sources::wanted::Wanted;
@@ -241,6 +241,7 @@ impl<'a> Taker<'a> {
             is_something |= self.objects(&one, taken, errors);
             is_something |= self.cgroups(source, now, taken, errors);
             is_something |= !is_something && !find::find(&one, Wanted::Logs, now).streams.is_empty();
+            is_something |= !is_something && has_empty_file(source);
         }
         if !is_something && errors.len() == before {
             let why = others.pop().unwrap_or_default();
@@ -490,4 +491,11 @@ fn requests(cluster: &crate::sources::live::Cluster, errors: &mut Vec<String>) -
         }
     }
     Some((at, all))
+}
+
+/// Whether a source has a file without content, as a log is that was just begun.
+fn has_empty_file(source: &str) -> bool {
+    let has_nothing = |path: &Path| path.metadata().is_ok_and(|file| file.len() == 0);
+    let is_empty = |place: &Place| matches!(place, Place::File(path) if has_nothing(path));
+    expand(source).is_ok_and(|(files, _)| files.iter().any(is_empty))
 }

@@ -210,9 +210,16 @@ fn what_a_query_can_not_have_is_said() {
         assert!(ran.code == Some(code) && ran.stderr.contains(says), "{sql}: {:?} {}", ran.code, ran.stderr);
         assert!(ran.did_not_panic().stdout.is_empty(), "{sql}");
     }
+    // A part is what lies below it, and counts once beside the whole.
     let part = format!("{to}/audit");
-    let ran = plimsoll(&["dataset", "query", "hours", &part]);
-    assert!(ran.code == Some(2) && ran.stderr.contains("part of a dataset; name"), "{}", ran.stderr);
+    let asked = |sources: &[&str]| plimsoll(&[&["dataset", "query", "hours"], sources, &["-o", "csv"]].concat());
+    let whole = asked(&[&to]).exits(0).stdout.clone();
+    let cluster = format!("{part}/cluster=__HIVE_DEFAULT_PARTITION__");
+    for sources in [&[part.as_str()][..], &[&to, &cluster], &[&cluster, &to]] {
+        assert_eq!(asked(sources).exits(0).stdout, whole, "{sources:?}");
+    }
+    let ran = plimsoll(&["dataset", "query", "select * from metrics", &cluster]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("nothing in"), "{}", ran.stderr);
     let long = format!("select verb from audit where {}", vec!["seq = 1"; 5_000].join(" or "));
     let ran = plimsoll(&["dataset", "query", &long, &to]);
     assert!(ran.code == Some(2) && ran.stderr.contains("more than 1000 operators"), "{}", ran.stderr);

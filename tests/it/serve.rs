@@ -935,6 +935,21 @@ fn access_needs_what_was_asked_for() {
     std::fs::write(&cert, whole).unwrap();
     assert_eq!(status("two.example"), "200");
     assert_eq!(serving.stderr_text.lock().unwrap().matches(problem).count(), 1);
+    // One that has expired is served, and it is said that nobody takes it.
+    let request = text(&home.path().join("request.pem")).to_owned();
+    for args in [
+        vec!["req", "-new", "-key", &key, "-subj", "/CN=one.example", "-out", &request],
+        vec!["x509", "-req", "-in", &request, "-signkey", &key, "-days", "0", "-out", &cert],
+    ] {
+        let made = Command::new("openssl").args(&args).output().expect("openssl; run .ci/setup");
+        assert!(made.status.success(), "{args:?}: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    let began = Instant::now();
+    while !serving.stderr_text.lock().unwrap().contains("the certificate expired at 20") {
+        assert!(began.elapsed() < PATIENCE, "nobody says that the certificate has expired");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(status("one.example"), "000");
     let wrong = plimsoll(&["serve", "--tls-cert", &token, "--tls-key", &key]);
     wrong.exits(2);
     assert!(wrong.stderr.contains("no certificate in it"), "{}", wrong.stderr);

@@ -1,12 +1,16 @@
 //! Certificates: read from files, and read again when these change.
 
+use crate::model::time;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+/// The last second that certificates can name: that of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 /// How often it is looked whether the files have changed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -22,6 +26,8 @@ pub struct Tls {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
+    /// When the certificate expires, in s since 1970, until that was reported.
+    expires: Option<u64>,
     changed: [Option<SystemTime>; 2],
     looked: Instant,
     /// Of which change it was found that it can't be used.
@@ -38,12 +44,27 @@ impl Current {
         }
         self.looked = Instant::now();
         let now = [changed(&tls.certificates), changed(&tls.key)];
-        if now == self.changed || self.refused == Some(now) {
-            return;
+        if now != self.changed && self.refused != Some(now) {
+            match config(&tls.certificates, &tls.key) {
+                Ok((config, expires)) => {
+                    (self.config, self.expires, self.changed, self.refused) = (config, expires, now, None);
+                }
+                Err(why) => {
+                    let why = format!("{why}; the certificate from before stays in use");
+                    (self.refused, self.problem) = (Some(now), Some(why));
+                }
+            }
         }
-        match config(&tls.certificates, &tls.key) {
-            Ok(config) => (self.config, self.changed, self.refused) = (config, now, None),
-            Err(why) => (self.refused, self.problem) = (Some(now), Some(why)),
+        self.expiry(&tls.certificates);
+    }
+
+    /// Says that the certificate has expired, once.
+    fn expiry(&mut self, certificates: &Path) {
+        let now = UnixTime::now().as_secs();
+        if let Some(at) = self.expires.take_if(|at| *at < now) {
+            let at = time::format(i64::try_from(at).unwrap_or(i64::MAX).saturating_mul(time::SECOND));
+            let path = certificates.display();
+            self.problem = Some(format!("{path}: the certificate expired at {at}, and clients refuse it; renew it"));
         }
     }
 }
@@ -51,9 +72,10 @@ impl Current {
 impl Tls {
     /// Reads both files; the error names the one that is wrong.
     pub fn open(certificates: &Path, key: &Path) -> Result<Self, String> {
-        let config = config(certificates, key)?;
+        let (config, expires) = config(certificates, key)?;
         let changed = [changed(certificates), changed(key)];
-        let current = Current { config, changed, looked: Instant::now(), refused: None, problem: None };
+        let mut current = Current { config, expires, changed, looked: Instant::now(), refused: None, problem: None };
+        current.expiry(certificates);
         Ok(Self { certificates: certificates.to_owned(), key: key.to_owned(), current: Mutex::new(current) })
     }
 
@@ -64,7 +86,7 @@ impl Tls {
         tokio_rustls::TlsAcceptor::from(Arc::clone(&current.config))
     }
 
-    /// Why changed files can't be used, once for each change.
+    /// What is wrong with the certificate, once: it has expired, or its files have changed and can't be used.
     pub fn problem(&self) -> Option<String> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.look(self);
@@ -76,7 +98,19 @@ fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|meta| meta.modified()).ok()
 }
 
-fn config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+/// When a certificate expires, in s since 1970; `None` where nothing ends its validity.
+fn expires(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
+    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(LAST_SECOND));
+    let usage = webpki::KeyUsage::server_auth();
+    match certificate.verify_for_usage(&[], &[], &[], end_of_time, usage, None, None) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => Some(not_after.as_secs()),
+        _ => None,
+    }
+}
+
+/// What serves with these files, and when their certificate expires.
+fn config(certificates: &Path, key: &Path) -> Result<(Arc<ServerConfig>, Option<u64>), String> {
     let failed = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let read = |path: &Path| std::fs::read(path).map_err(|error: io::Error| failed(path, &error));
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(certificates)?)
@@ -85,6 +119,7 @@ fn config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> 
     if chain.is_empty() {
         return Err(failed(certificates, &"no certificate in it; give a PEM file with BEGIN CERTIFICATE"));
     }
+    let expires = chain.first().and_then(expires);
     let private = PrivateKeyDer::from_pem_slice(&read(key)?)
         .map_err(|error| failed(key, &format!("not a private key in PEM: {error}")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -94,5 +129,5 @@ fn config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> 
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .map_err(|error| failed(key, &format!("not the key of {}: {error}", certificates.display())))?;
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), expires))
 }

@@ -191,21 +191,28 @@ impl Tables {
 
     /// Finds the files of the tables that are wanted, and makes those that are not there yet.
     fn fill(&mut self, sources: &[String], names: &BTreeSet<&str>, context: &mut Context<'_>) -> Result<(), Error> {
-        let (datasets, others): (Vec<String>, Vec<String>) =
-            sources.iter().cloned().partition(|source| dataset::is_dataset(Path::new(source)));
-        if let Some((part, whole)) = others.iter().find_map(|own| Some((own, dataset::around(Path::new(own))?))) {
-            return Err(Error::Usage(format!("{part}: part of a dataset; name {}", whole.display())));
-        }
-        let mut met = BTreeSet::new();
-        for folder in datasets.into_iter().filter(|folder| met.insert(std::fs::canonicalize(folder).ok())) {
+        let mut others = Vec::new();
+        let mut taken = BTreeSet::new();
+        for source in sources {
+            let path = Path::new(source);
+            // All of a dataset, or what of it lies below a folder.
+            let (folder, part) = match dataset::around(path) {
+                _ if dataset::is_dataset(path) => (path.to_owned(), None),
+                Some(folder) => (folder, std::fs::canonicalize(path).ok()),
+                None => {
+                    others.push(source.clone());
+                    continue;
+                }
+            };
             let mut bytes = 0;
             for name in names.iter().copied().filter(|name| table_names().any(|own| own == *name)) {
-                let below = Path::new(&folder).join(name);
-                let files = dataset::files(Path::new(&folder), name).map_err(|error| failed(&folder, &error))?;
+                let mut files = dataset::files(&folder, name).map_err(|error| failed(source, &error))?;
+                files.retain(|file| part.as_ref().is_none_or(|part| file.starts_with(part)));
+                files.retain(|file| taken.insert(std::fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
                 bytes += files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum::<u64>();
-                self.add(name, SqlFiles { partitions_below: Some(below), files });
+                self.add(name, SqlFiles { partitions_below: Some(folder.join(name)), files });
             }
-            self.inputs.push(InputReport { path: folder, kind: "dataset", bytes, ..InputReport::default() });
+            self.inputs.push(InputReport { path: source.clone(), kind: "dataset", bytes, ..InputReport::default() });
         }
         if others.is_empty() {
             return Ok(());

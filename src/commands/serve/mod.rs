@@ -260,7 +260,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
         if let Some(why) = tls.as_deref().and_then(Tls::problem) {
             counted.errors += 1;
-            context.warn(format!("{why}; the certificate from before stays in use"))?;
+            context.warn(why)?;
         }
         counted.rounds += 1;
         counted.round_seconds = began.elapsed().as_secs_f64();
