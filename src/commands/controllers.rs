@@ -188,7 +188,9 @@ fn objects(question: &question::Controllers, gathered: &mut Read, context: &mut 
     {
         let mut objects = Objects::default();
         for value in values {
-            read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;
+            read::objects(value.as_bytes(), &mut objects)
+                .whole()
+                .map_err(|what| Error::Input(format!("{path}: {what}")))?;
         }
         gathered.classes = Some(classes(&objects));
     }

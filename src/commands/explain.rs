@@ -81,11 +81,35 @@ fn topic(words: &[String]) -> Result<(Topic, &[String]), Error> {
     Err(Error::Usage(format!("'{}' is not a known finding, column, metric or term: {hint}", plain(&words[0]))))
 }
 
+/// Findings that no report looks for: how their ids begin, and who does.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("budget-", "budget check BUDGET.yaml"),
+    ("etcd-removed-", "etcd diff BEFORE AFTER"),
+    ("fleet-", "fleet"),
+    ("increase-", "compare BEFORE AFTER --fail-on-increase"),
+    ("upgrade-", "upgrade"),
+    ("webhook-", "guard webhooks"),
+];
+
 /// The findings of this id in sources.
 fn look(topic: &Topic, sources: &[String], context: &mut Context<'_>) -> Result<Vec<Finding>, Error> {
-    let asked = question::Report { sources: sources.to_vec(), ..question::Report::default() };
+    if let Some((_, command)) = ELSEWHERE.iter().find(|(begin, _)| topic.name.starts_with(begin)) {
+        return Err(Error::Usage(format!(
+            "{}: no report looks for it in {}; 'plimsoll {command}' does",
+            topic.name,
+            sources.join(" ")
+        )));
+    }
+    let is_of_usage = ["quota-near", "quota-full", "quota-overcommitted"].contains(&topic.name.as_str());
+    let question = match topic.name.starts_with("quota-") && !is_of_usage {
+        true => Question::QuotaLint(question::QuotaLint {
+            source: question::QuotaSources { sources: sources.to_vec(), ..question::QuotaSources::default() },
+            owner_keys: Vec::new(),
+        }),
+        false => Question::Report(question::Report { sources: sources.to_vec(), ..question::Report::default() }),
+    };
     let shown = Shown { format: Format::Json, top: None };
-    let answered = context.compose(shown, |context| answer(&Question::Report(asked), context))?;
+    let answered = context.compose(shown, |context| answer(&question, context))?;
     let Answer::Report(report, _) = answered else { return Ok(Vec::new()) };
     let mut findings = report.findings;
     findings.retain(|own| own.id == topic.name);

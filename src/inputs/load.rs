@@ -84,6 +84,8 @@ pub(crate) struct Load {
     pub(crate) blind: Option<&'static str>,
     /// Whether what was read is too short to show what is usual.
     pub(crate) is_short: bool,
+    /// Bursts that recur, which are no episodes.
+    pub(crate) recurring: usize,
     /// Which episode is the heaviest.
     pub(crate) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
@@ -296,6 +298,7 @@ impl Load {
         let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
         let judged = judge::judge(&input);
         self.blind = rolled.as_ref().filter(|_| paged.is_none()).and_then(|own| judge::blind(own.kinds()));
+        self.recurring = judged.recurring;
         self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);
         let all = judged.episodes.iter().enumerate();
         self.heaviest = all.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
@@ -339,7 +342,13 @@ impl Load {
                 let covered = self.span.map_or_else(String::new, |(from, to)| format!(", {}", duration(to - from)));
                 Verdict::Unknown(format!("the input{covered} is too short for a baseline; one minute is required"))
             }
-            None => Verdict::Quiet("latency, 429s and 5xx stayed near their baseline".to_owned()),
+            None => {
+                let but = match self.recurring {
+                    0 => String::new(),
+                    bursts => format!(", but for {bursts} bursts that recur; --from and --to look at one"),
+                };
+                Verdict::Quiet(format!("latency, 429s and 5xx stayed near their baseline{but}"))
+            }
         }
     }
 

@@ -91,6 +91,8 @@ pub struct Workload {
     pub replicas: u64,
     /// How many more there are while a new version rolls out.
     pub surge: u64,
+    /// How many fewer there may be meanwhile.
+    pub unavailable: u64,
     /// The pods it makes.
     pub template: PodSpec,
     /// Kind and name of what made it, if anything did.
@@ -203,6 +205,8 @@ pub struct Objects {
     pub old_writings: std::collections::BTreeSet<OldWriting>,
     /// Kinds that were read, as `Pod`, `ResourceQuota`: of others nothing is known.
     pub kinds: std::collections::BTreeSet<String>,
+    /// Hashes of group, kind, namespace and name of all that were read: an object that is met again is the same.
+    pub met: std::collections::HashSet<u64>,
 }
 
 impl Objects {

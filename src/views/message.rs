@@ -216,17 +216,13 @@ fn shortened(quantity: Quantity) -> String {
 /// What happens, or will, where nothing is done: for people who never heard of plimsoll.
 fn effect(gauge: &Gauge) -> String {
     let what = rejected(&gauge.key.resource);
+    let rest = match what.as_str() {
+        "pods" => ", and rollouts stop; running pods are not affected",
+        _ => "; what exists is not affected",
+    };
     match gauge.left() {
-        Some(left) => {
-            format!(
-                "{left} left; new {what} that need more are denied (403, exceeded quota), and rollouts stop; running \
-                 pods are not affected"
-            )
-        }
-        None => format!(
-            "nothing left; new {what} are denied now (403, exceeded quota), and rollouts stop; running pods are not \
-             affected"
-        ),
+        Some(left) => format!("{left} left; new {what} that need more are denied (403, exceeded quota){rest}"),
+        None => format!("nothing left; new {what} are denied now (403, exceeded quota){rest}"),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::analysis::dims::{account, short_user, shown_user};
 use crate::analysis::flow::fence::{refusal, risk};
 use crate::analysis::judge::Episode;
 use crate::analysis::judge::candidates::{Candidate, Feature};
+use crate::analysis::judge::vitals::Start;
 use crate::analysis::judge::weights::weight;
 use crate::model::cause::{Cause, Evidence, Source};
 use crate::model::incident::{change, quote};
@@ -73,6 +74,8 @@ const RENEW: &str = "renew the credentials of who sends them: a certificate or t
 
 /// Logarithm of how many times more watches start, from which on clients connect again.
 const MORE_WATCHES: f64 = 0.7;
+/// Restarts that a sentence names.
+const STARTS_NAMED: usize = 4;
 
 /// The causes of an episode, likeliest first.
 pub fn causes(words: Words<'_>) -> Vec<Cause> {
@@ -191,8 +194,15 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             format!("the API group {} was unavailable, others were not", named("of another server"))
         }
         "relist-storm" => match words.episode.starts.first() {
-            Some(start) => {
-                format!("{} restarted at {}, and its clients reconnected", named("an apiserver"), clock(start.at))
+            Some(_) => {
+                let all: Vec<String> = starts_of(words.episode, candidate.name.as_deref())
+                    .map(|start| match start.instance.as_str() {
+                        "" => format!("an apiserver restarted at {}", clock(start.at)),
+                        name => format!("{name} restarted at {}", clock(start.at)),
+                    })
+                    .take(STARTS_NAMED)
+                    .collect();
+                format!("{}, and its clients reconnected", all.join(", "))
             }
             // The clients of one that stood still wait, and stay.
             None if candidate.feature("away").max(candidate.feature("stood_still")) > 0.0
@@ -270,6 +280,8 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             format!("{} of the added load is {what}", percent(value))
         }
         (_, "load") => format!("requested work grew by {}: more load on etcd", percent(value)),
+        // What is more is not told apart.
+        (_, "growth") if value >= 4.0 => format!("requested work grew by {} or more", percent(value)),
         (_, "growth") => format!("requested work grew by {}", percent(value)),
         (_, "top") => format!("one client caused {} of the added load", percent(value)),
         ("client-surge" | "write-burst", "breadth") => {
@@ -328,10 +340,11 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             let name = candidate.name.as_deref().unwrap_or("one apiserver");
             format!("{name} answered hardly any requests for some time, while others did")
         }
-        (_, "started") => match words.episode.starts.first() {
+        (_, "started") => match starts_of(words.episode, candidate.name.as_deref()).next() {
             Some(start) => format!("its process started at {}", clock(start.at)),
             None => "its process started".to_owned(),
         },
+        ("client-surge" | "write-burst", "began_late") => "requests suffered before this load began".to_owned(),
         (_, "began_late") => "the episode began before the restart".to_owned(),
         (_, "none_started") => "no apiserver started in the episode or the two minutes before".to_owned(),
         (_, "watches") => format!("watches began at {} times their baseline rate", times(value)),
@@ -552,4 +565,11 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
         quote(user)
     ));
     steps
+}
+
+/// Starts of apiservers in an episode in order of time, those of the one that is named before others.
+fn starts_of<'e>(episode: &'e Episode, name: Option<&str>) -> impl Iterator<Item = &'e Start> {
+    let mut all: Vec<&Start> = episode.starts.iter().collect();
+    all.sort_by_key(|start| (name != Some(start.instance.as_str()), start.at));
+    all.into_iter()
 }

@@ -135,6 +135,8 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
             add(name, words, Form::PerSecond, values, source);
         }
     }
+    // Where load rose, what fell is its frame and no effect of it.
+    let is_fall = |values: [f64; 2]| values[0] >= NOTABLE * values[1] && values[0] >= 0.5 && own.grade < Grade::Surge;
     for (name, words, of) in [
         ("rps", "requests", (|own: &Profile| own.tiles.requests) as fn(&Profile) -> f64),
         ("lists_per_s", "LISTs", |own| own.tiles.lists),
@@ -142,8 +144,7 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         ("watches_per_s", "watch starts", |own| own.tiles.watches),
     ] {
         let values = rate(of);
-        if values[1] >= NOTABLE * values[0] && values[1] >= 0.5 || values[0] >= NOTABLE * values[1] && values[0] >= 0.5
-        {
+        if values[1] >= NOTABLE * values[0] && values[1] >= 0.5 || is_fall(values) {
             add(name, words, Form::PerSecond, values, source);
         }
     }

@@ -57,7 +57,7 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
     };
     let others = input.episodes.iter().enumerate().filter(|(place, _)| Some(*place) != input.heaviest);
     lines.extend(others.take(OTHERS).map(|(_, own)| format!("{} {}", clock(own.from), own.headline)));
-    lines.extend(chronic.filter(|_| !matches!(input.verdict, Verdict::Incident(_))));
+    lines.extend(chronic);
     lines.extend(without);
     lines
 }

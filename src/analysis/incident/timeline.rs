@@ -10,7 +10,8 @@ use crate::analysis::judge::requests::MORE;
 use crate::analysis::judge::vitals::{Start, kills, starts};
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::Metric;
-use crate::analysis::metrics::facts::{Component, Facts};
+use crate::analysis::metrics::etcd::{AT_QUOTA, NEAR_QUOTA};
+use crate::analysis::metrics::facts::{Component, Fact, Facts};
 use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade, State};
 use crate::model::incident::Entry;
@@ -151,9 +152,25 @@ fn etcd(known: &TimelineInput<'_>) -> Vec<Entry> {
             entry(*at, "etcd-leader", Severity::Critical, Source::Metrics, what)
         }));
     }
-    let found = known.answers.findings("etcd_health");
-    all.extend(found.filter_map(|finding| of_finding(finding, "etcd", Source::Metrics)));
+    all.extend(known.facts.of(Metric::EtcdDbSize).iter().filter_map(|fact| filled(known, fact)));
     all
+}
+
+/// When a member's database came near its quota.
+fn filled(known: &TimelineInput<'_>, fact: &Fact) -> Option<Entry> {
+    let quotas = known.facts.of(Metric::EtcdQuota).iter();
+    let quota =
+        quotas.filter(|own| own.instance == fact.instance).find_map(|own| own.last).filter(|last| *last > 0.0)?;
+    let levels = known.facts.levels(fact);
+    let from = |share: f64| levels.iter().find(|(_, size)| *size >= share * quota);
+    let (&(at, size), severity) = match (from(AT_QUOTA), from(NEAR_QUOTA)) {
+        (Some(full), _) => (full, Severity::Critical),
+        (None, Some(near)) => (near, Severity::Warning),
+        (None, None) => return None,
+    };
+    let name = &known.facts.instances[fact.instance].name;
+    let what = format!("{name}: the database takes {} of its quota ({})", percent(size / quota), bytes(size));
+    Some(entry(at, "etcd", severity, Source::Metrics, what))
 }
 
 fn of_finding(finding: &Finding, kind: &'static str, source: Source) -> Option<Entry> {

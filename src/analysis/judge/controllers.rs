@@ -119,10 +119,10 @@ impl Asking {
     }
 }
 
-/// All that one of the controllers asks by interval.
+/// All that one of the controllers asks by interval, and what accounts of its own do.
 fn requests(series: &RequestSeries, number: usize) -> Vec<f64> {
     let mut counts = vec![0.0; series.tiles.len()];
-    let callers = series.controllers.iter().zip(&series.by_caller).filter(|(own, _)| **own == Some(number));
+    let callers = series.accounts.iter().zip(&series.by_caller).filter(|(own, _)| **own == Some(number));
     for (tile, count) in callers.flat_map(|(_, own)| &own.counts) {
         counts[*tile as usize] += f64::from(*count);
     }

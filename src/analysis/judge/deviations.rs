@@ -153,6 +153,13 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     };
     let shares = (0..counts.len()).map(around).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
     let usual = quantile(shares, USUAL).unwrap_or(0.0);
+    // Of what fails all the time as often a larger part does where the rest becomes less.
+    let often = |at: usize| {
+        let tiles = at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len());
+        let seconds: f64 = tiles.clone().map(|tile| series.grid.seconds(tile)).sum();
+        counts[tiles].iter().map(|own| own.0).sum::<f64>() / seconds.max(1.0)
+    };
+    let usual_rate = quantile((0..counts.len()).map(often).collect(), USUAL).unwrap_or(0.0);
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let is_bad = |at: &usize| {
@@ -165,7 +172,9 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     let is_impact = |tiles: &Range<usize>| {
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
-        bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual
+        let seconds: f64 = tiles.clone().map(|tile| series.grid.seconds(tile)).sum();
+        let is_more = bad >= 2.0 * usual_rate * seconds;
+        bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual && is_more
     };
     found
         .into_iter()

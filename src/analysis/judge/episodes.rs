@@ -28,6 +28,9 @@ const LEADS: Micros = 60 * SECOND;
 const OVERLAP: f64 = 0.5;
 /// Where there are more of a kind than this, they are recurring bursts.
 const RECURRING: usize = 3;
+/// What users notice has not been there all along if a record begins with a calm of so many times the longest pause
+/// between.
+const CALM: Micros = 2;
 /// Bursts are of a kind if their lengths and weights differ by no more than these times.
 const ALIKE: f64 = 4.0;
 /// What ends so soon before the data does goes on, in µs.
@@ -407,8 +410,9 @@ fn was_usual(draft: &Draft, all: &[Draft], series: &[RequestSeries]) -> bool {
     draft.grade == Grade::Surge && draft.span.0 <= begin + tile && all.iter().any(follows)
 }
 
-/// Leaves out what comes again and again: bursts of load, and what requests suffer in each of them.
-pub fn without_recurring(drafts: Vec<Draft>) -> Vec<Draft> {
+/// Leaves out what comes again and again in a record: bursts of load, and what requests suffer in each of them. What
+/// users notice and did not at the begin of the record is news, however often it comes.
+pub fn without_recurring(drafts: Vec<Draft>, record: Span) -> Vec<Draft> {
     let weight = |draft: &Draft| {
         let is_its = |own: &&Deviation| own.signal.is_felt() == (draft.grade <= Grade::Incident);
         draft.deviations.iter().filter(is_its).map(|own| own.weight).fold(0.0, f64::max)
@@ -421,8 +425,15 @@ pub fn without_recurring(drafts: Vec<Draft>) -> Vec<Draft> {
         weight: weight(draft),
     };
     let all: Vec<Burst> = drafts.iter().map(burst).collect();
-    let is_recurring =
-        |own: &Burst| own.kind.0 != Grade::Outage && all.iter().filter(|other| own.is_alike(other)).count() > RECURRING;
+    let spans: Vec<Span> = drafts.iter().map(|draft| draft.span).collect();
+    let is_recurring = |own: &Burst| {
+        let mut alike: Vec<Span> =
+            all.iter().zip(&spans).filter(|(other, _)| own.is_alike(other)).map(|(_, span)| *span).collect();
+        alike.sort_unstable();
+        let pause = alike.windows(2).map(|two| two[1].0 - two[0].1).max().unwrap_or(0);
+        let is_all_along = alike.first().is_some_and(|first| first.0 - record.0 <= CALM * pause.max(PAUSE));
+        alike.len() > RECURRING && own.kind.0 != Grade::Outage && (own.kind.0 > Grade::Incident || is_all_along)
+    };
     drafts.into_iter().zip(&all).filter(|(_, own)| !is_recurring(own)).map(|(draft, _)| draft).collect()
 }
 

@@ -2,7 +2,7 @@
 //! pages lie apart.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED};
+use super::requests::{Axes, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED, outcome};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
@@ -90,9 +90,9 @@ impl Paged {
                 }
             }
             series.push(Series {
+                outcome: outcome(code, &kind),
                 kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),
-                outcome: Outcome::of_code(code),
                 is_refused: is_refusal(code),
                 tiles: tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect(),
             });

@@ -1,5 +1,6 @@
 //! What the judge reads: requests by time, caller and kind, whatever they were counted from.
 
+use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
 use crate::model::event::is_lasting;
 use crate::model::time::{Micros, SECOND, Span};
@@ -190,6 +191,15 @@ pub fn is_long_running(verb: &str) -> bool {
     matches!(verb, "watch" | "connect" | "proxy")
 }
 
+/// How requests of a kind ended that have this code. An eviction that a PodDisruptionBudget refuses has 429, too: nothing
+/// is throttled, and whoever drains a node asks again.
+pub fn outcome(code: Option<u16>, [_, _, _, subresource]: &Kind) -> Outcome {
+    match Outcome::of_code(code) {
+        Outcome::Throttled if subresource == "eviction" => Outcome::ClientError,
+        other => other,
+    }
+}
+
 /// Users of the controllers that each cluster has, and their names.
 pub const CONTROLLERS: [(&str, &str); 2] =
     [("system:kube-controller-manager", "kube-controller-manager"), ("system:kube-scheduler", "kube-scheduler")];
@@ -197,6 +207,13 @@ pub const CONTROLLERS: [(&str, &str); 2] =
 /// Which of them a caller is.
 pub fn controller([user, _]: &Caller) -> Option<usize> {
     CONTROLLERS.iter().position(|(own, _)| own == user)
+}
+
+/// Which of them a caller is, or is an account of: each controller may have one of its own.
+pub fn account_of_controller(caller: &Caller) -> Option<usize> {
+    let [user, agent] = caller;
+    let is_account = || user.starts_with("system:serviceaccount:kube-system:");
+    controller(caller).or_else(|| CONTROLLERS.iter().position(|(_, name)| name == agent && is_account()))
 }
 
 /// Accounts of what kube-controller-manager and cloud-controller-manager run, where each of their controllers has one

@@ -1,7 +1,7 @@
 //! Requests of audit logs, by their roll-up.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, Grid, Kind, Requests, Row};
+use super::requests::{Axes, Grid, Kind, Requests, Row, outcome};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
@@ -78,7 +78,7 @@ impl<'r> Rolled<'r> {
                 let caller = callers.of([who.user.to_owned(), who.agent.to_owned()]);
                 let kind = kinds.of(kind);
                 let instance = instances.of(row.instance.to_owned());
-                let (outcome, is_refused) = (Outcome::of_code(row.code), is_refusal(row.code));
+                let (outcome, is_refused) = (outcome(row.code, &kinds.all[kind]), is_refusal(row.code));
                 Some(Key { caller, kind, instance, outcome, is_refused })
             });
         }

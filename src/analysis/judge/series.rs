@@ -7,7 +7,9 @@
 use super::node_signs::{NodeSigns, Sign};
 use super::pods::{PodStep, Pods};
 use super::refusals::{Refusals, are_about};
-use super::requests::{CONTROLLERS, Class, Grid, Kind, Requests, Row, controller, is_control_plane};
+use super::requests::{
+    CONTROLLERS, Class, Grid, Kind, Requests, Row, account_of_controller, controller, is_control_plane,
+};
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use std::collections::BTreeSet;
@@ -230,6 +232,8 @@ pub struct RequestSeries {
     pub by_caller: Vec<Sparse>,
     /// Which callers are controllers, by their place in [`CONTROLLERS`].
     pub(super) controllers: Vec<Option<usize>>,
+    /// Which callers are these, or accounts of theirs.
+    pub(super) accounts: Vec<Option<usize>>,
     /// What each of these asks of leases, by interval.
     pub(super) leases: [Vec<f64>; CONTROLLERS.len()],
     /// Who starts watches in each interval: numbers of callers.
@@ -298,6 +302,7 @@ impl RequestSeries {
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
             controllers: requests.callers().iter().map(controller).collect(),
+            accounts: requests.callers().iter().map(account_of_controller).collect(),
             leases: std::array::from_fn(|_| vec![0.0; len]),
             watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),

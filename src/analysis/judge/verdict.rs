@@ -103,6 +103,8 @@ pub struct Judged {
     pub episodes: Vec<Episode>,
     /// Load by source, as it was judged.
     pub series: Vec<RequestSeries>,
+    /// Bursts that recur, which are no episodes.
+    pub recurring: usize,
 }
 
 impl Episode {
@@ -140,7 +142,12 @@ pub fn judge(input: &Input<'_>) -> Judged {
     let mut all = without_uncounted(all, &series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
-    let drafts = without_recurring(episodes(all.clone(), &series, input.vitals));
+    let spans = series.iter().map(|own| own.grid.span);
+    let record = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+    let found = episodes(all.clone(), &series, input.vitals);
+    let alike = found.len();
+    let drafts = without_recurring(found, record);
+    let recurring = alike - drafts.len();
     let found = judged(input, &series, &operations, &drafts, None);
     let episodes = if input.given.is_empty() {
         found
@@ -148,7 +155,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let drafts: Vec<Draft> = input.given.iter().map(|span| named(*span, &found, &all)).collect();
         judged(input, &series, &operations, &drafts, Some(&found))
     };
-    Judged { episodes, series }
+    Judged { episodes, series, recurring }
 }
 
 /// Judges what was found; or windows that somebody named, where `found` is what is found without them.

@@ -176,10 +176,11 @@ impl Vitals {
 /// Processes that took another's place.
 pub fn starts(facts: &Facts) -> Vec<Start> {
     let first = facts.instances.iter().map(|instance| instance.from).min().unwrap_or_default();
-    let started = facts.instances.iter().filter_map(|own| {
-        let at = (own.start? * 1e6) as Micros;
-        let is_new = own.restarts > 0 || own.pages > 0 && at > first + FIRST && at < own.to;
-        is_new.then(|| Start { at, component: own.component, instance: own.name.clone() })
+    let started = facts.instances.iter().flat_map(|own| {
+        let all = if own.restarts > 0 { own.starts.as_slice() } else { own.start.as_slice() };
+        let all = all.iter().map(|start| (start * 1e6) as Micros);
+        let is_new = move |at: &Micros| own.restarts > 0 || own.pages > 0 && *at > first + FIRST && *at < own.to;
+        all.filter(is_new).map(|at| Start { at, component: own.component, instance: own.name.clone() })
     });
     started.collect()
 }

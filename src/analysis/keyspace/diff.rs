@@ -169,7 +169,7 @@ impl Compared {
             ("db_bytes_after".to_owned(), after.db_bytes.into()),
         ]);
         let [added, removed, changed, rewritten] = total.counts;
-        let lead = vec![
+        let mut lead = vec![
             format!(
                 "{} added, {} removed, {} changed, {} rewritten unchanged; from revision {} to {}.",
                 counted(added, "object"),
@@ -181,6 +181,12 @@ impl Compared {
             ),
             format!("Live data went from {} to {}.", bytes(total.before as f64), bytes(total.after as f64)),
         ];
+        if after.damages.1 > 0 {
+            lead.insert(0, "AFTER is damaged: an object in a page that can't be read looks removed.".to_owned());
+        }
+        if before.damages.1 > 0 {
+            lead.insert(0, "BEFORE is damaged: an object in a page that can't be read looks added.".to_owned());
+        }
         let mut notes = hidden(table.rows.len(), shape.top);
         notes.extend(before.notes());
         notes.extend(after.notes());
@@ -233,6 +239,10 @@ impl Compared {
         file: &File,
     ) -> Vec<crate::model::report::Finding> {
         let mut found = findings::FileFindings::new(file);
+        // What is missing may be in pages that can't be read.
+        if file.damages.1 > 0 {
+            return found.list;
+        }
         let removed = |is: &dyn Fn(&str, &str) -> bool| -> Vec<&Changed> {
             let is_it = |change: &&Changed| {
                 let [_, group, resource, _] = &self.places[change.place as usize];

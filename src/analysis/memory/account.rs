@@ -60,6 +60,38 @@ pub struct Account {
     pub headroom: Option<i64>,
     /// The same with reclaimable cache given back.
     pub headroom_with_cache: Option<i64>,
+    /// A group above that has less room below its own limit than this.
+    pub crowded: Option<Crowded>,
+}
+
+/// A group above, and how full it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crowded {
+    pub path: String,
+    /// Bytes.
+    pub usage: u64,
+    pub limit: u64,
+}
+
+impl Crowded {
+    /// The group above with the least room, where that is less than `room`.
+    fn of(above: &[Sample], room: i64) -> Option<Self> {
+        let of_group = |group: &Sample| {
+            Some(Self { path: group.path.clone(), usage: usage(group)?, limit: own_limit(group)?.number()? })
+        };
+        let least = above.iter().filter_map(of_group).min_by_key(Self::room)?;
+        (least.room() < room).then_some(least)
+    }
+
+    /// What is left below its limit.
+    pub fn room(&self) -> i64 {
+        signed(self.limit) - signed(self.usage)
+    }
+
+    /// Usage by limit.
+    pub fn fill(&self) -> Option<f64> {
+        share(Some(self.usage), Some(self.limit))
+    }
 }
 
 /// One disjoint part of the usage.
@@ -165,6 +197,7 @@ impl Account {
         }
         account.unreclaimable = account.reclaimable.map(|reclaimable| usage - reclaimable);
         account.headroom = account.limit.map(|limit| signed(limit) - signed(usage));
+        account.crowded = account.headroom.and_then(|room| Crowded::of(&sample.above, room));
         account.headroom_with_cache =
             account.headroom.zip(account.reclaimable).map(|(headroom, cache)| headroom + signed(cache));
         account

@@ -321,6 +321,9 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
     };
     fact(format!("limit ({by})"), signed(a.limit));
     fact("left below the limit".to_owned(), a.headroom);
+    if let Some(above) = &a.crowded {
+        fact(format!("left below that of {}, which holds it", above.path), Some(above.room()));
+    }
     fact("left if reclaimable cache is freed".to_owned(), a.headroom_with_cache);
     fact("working set (kubelet's: usage minus inactive file cache)".to_owned(), signed(a.working_set));
     fact("reclaimable (clean cache, reclaimable slab)".to_owned(), signed(a.reclaimable));

@@ -59,7 +59,7 @@ impl Verdict {
     /// What it means for the next OOM.
     pub fn explain(self) -> &'static str {
         match self {
-            Self::Unknown => "the memory limit is unknown; give the machine's memory with --host-memory",
+            Self::Unknown => "its usage or its limit is unknown; --host-memory gives the machine's memory as a limit",
             Self::Healthy => "enough headroom",
             Self::CacheFull => "full of idle page cache: the kernel reclaims it when memory is needed",
             Self::NearLimit => "close to the limit; part of it is cache, but some of that may be in use",
@@ -171,6 +171,22 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
     } else {
         Verdict::Unknown
     };
+    // Whatever its own limit leaves, a group above that is full leaves nothing.
+    let crowded = account.crowded.as_ref().filter(|above| above.fill().is_some_and(|fill| fill >= FULL));
+    let verdict = match verdict {
+        Verdict::Healthy if crowded.is_some() => Verdict::NearLimit,
+        other => other,
+    };
+    if let Some((above, fill)) = crowded.and_then(|above| Some((above, above.fill()?))) {
+        reasons.push(format!(
+            "{} above it is {} full ({} of {})",
+            above.path,
+            percent(fill),
+            bytes(above.usage as f64),
+            bytes(above.limit as f64)
+        ));
+        evidence.push(("usage_share_above", fill));
+    }
     if verdict == Verdict::NearLimit && firm > dry {
         reasons.push(format!(
             "{} of cache is dirty",

@@ -196,16 +196,17 @@ impl Health<'_> {
         }
         let changes = self.leader_changes().unwrap_or(0.0);
         if changes >= 1.0 {
-            let often = changes >= 3.0 && changes / self.instance.seconds.max(1.0) >= 4.0 / 900.0;
+            let seconds = self.instance.seconds;
+            let often = changes >= 3.0 && seconds > 0.0 && changes / seconds.max(1.0) >= 4.0 / 900.0;
+            let within = match seconds > 0.0 {
+                true => format!("in {}", duration((seconds * 1e6) as i64)),
+                false => "since it started".to_owned(),
+            };
             add(
                 "etcd-leader-changes",
                 if often { Severity::Warning } else { Severity::Info },
                 0.9,
-                format!(
-                    "{name}: saw {} in {}",
-                    counted(changes as u64, "leader change"),
-                    duration((self.instance.seconds * 1e6) as i64)
-                ),
+                format!("{name}: saw {} {within}", counted(changes as u64, "leader change")),
                 json!({"leader_changes": changes, "seconds": self.instance.seconds}),
                 "check for slow disks, starved CPUs or packet loss between members at those times",
             );
@@ -253,7 +254,7 @@ impl Health<'_> {
         if let (Some(size), Some(share)) = (size, self.quota_share().filter(|share| *share >= NEAR_QUOTA)) {
             let remedy = match sparse {
                 Some(_) => {
-                    "defragment, one member at a time (each is blocked meanwhile): half of the file is free pages"
+                    "defragment, one member at a time (each is blocked meanwhile): most of the file is free pages"
                 }
                 None => {
                     "find what fills it (objects and bytes by resource: plimsoll traffic --from metrics --health), \
@@ -352,8 +353,8 @@ pub fn quota(facts: &Facts) -> Option<u64> {
 }
 
 /// Share of the quota.
-const NEAR_QUOTA: f64 = 0.8;
-const AT_QUOTA: f64 = 0.95;
+pub const NEAR_QUOTA: f64 = 0.8;
+pub const AT_QUOTA: f64 = 0.95;
 
 /// The report on all etcd members, and on how apiservers see them.
 pub fn report(facts: &Facts, inputs: Vec<InputReport>, coverage: serde_json::Map<String, serde_json::Value>) -> Report {

@@ -53,6 +53,8 @@ pub struct Instance {
     pub version: String,
     /// Unix seconds at which its last process started.
     pub start: Option<f64>,
+    /// The same of all processes that took another's place, in order.
+    pub starts: Vec<f64>,
     /// How often a process took another's place.
     pub restarts: u64,
     /// How many pages.
@@ -156,8 +158,10 @@ impl Facts {
         // Of apiservers, and of all else: whether no folder has more than one page of an instance.
         let mut single = [true; 2];
         for folded in folders {
+            let is_one = folded.fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
+            // Two pages with a restart between them are no single pages.
             single[usize::from(folded.is_apiserver())] &=
-                folded.fold.processes.iter().all(|process| process.pages == 1 && !process.from_zero);
+                is_one && instances("", "", folded.fold, true).iter().all(|(instance, _)| instance.restarts == 0);
         }
         for folded in folders {
             let Folded { cluster, name, table, fold } = *folded;
@@ -485,6 +489,7 @@ fn instances<'f>(cluster: &str, name: &str, fold: &'f Fold, since_start: bool) -
             component: Component::Other,
             version: String::new(),
             start: last.start,
+            starts: lane[1..].iter().filter_map(|process| process.start).collect(),
             restarts: lane.len() as u64 - 1,
             pages: lane.iter().map(|process| process.pages).sum(),
             from,

@@ -31,7 +31,10 @@ impl Default for Rules {
 }
 
 /// What quotas ask containers to say.
-const STATED: [&str; 3] = ["requests.cpu", "requests.memory", "limits.memory"];
+const STATED: [&str; 4] = ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+
+/// Of these, what a container is better off without, unless a quota wants it: CPU that others do not use.
+const UNUSUAL: &str = "limits.cpu";
 
 /// Which of [`STATED`] some container of a pod leaves out, with no default from a LimitRange to fill it in.
 fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
@@ -61,8 +64,7 @@ fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
     found
 }
 
-/// Which of `requests.cpu`, `requests.memory` and `limits.memory` some pod, or some workload's template, leaves out, by
-/// namespace.
+/// Which of [`STATED`] some pod, or some workload's template, leaves out, by namespace.
 pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let ranges = |namespace: &str| -> Vec<&LimitRange> {
@@ -81,6 +83,12 @@ pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     found
+}
+
+/// What is missing whether or not a quota asks for it.
+fn usual(mut missing: BTreeSet<String>) -> BTreeSet<String> {
+    missing.remove(UNUSUAL);
+    missing
 }
 
 /// Whether a namespace belongs to the cluster itself.
@@ -122,7 +130,7 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
     // (namespace, kind, name) → (what is left out, pods)
     let mut found: BTreeMap<(String, String, String), (BTreeSet<String>, u64)> = BTreeMap::new();
     for workload in objects.workloads.iter().filter(|workload| is_wanted(&workload.namespace)) {
-        let missing = left_out(&workload.template, &ranges(&workload.namespace));
+        let missing = usual(left_out(&workload.template, &ranges(&workload.namespace)));
         if !missing.is_empty() {
             found.insert(
                 (workload.namespace.clone(), workload.kind.clone(), workload.name.clone()),
@@ -147,7 +155,7 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
         if known {
             continue;
         }
-        let missing = left_out(&pod.spec, &ranges(&pod.namespace));
+        let missing = usual(left_out(&pod.spec, &ranges(&pod.namespace)));
         if missing.is_empty() {
             continue;
         }
@@ -289,8 +297,10 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                     ("kind", &workload.kind),
                     ("name", &workload.name),
                 ];
-                // With room for one the rollout goes on, but slowly.
-                let severity = if *each > room { Severity::Critical } else { Severity::Warning };
+                // With room for one the rollout goes on, but slowly; and so it does where an old pod may go before a
+                // new one has come.
+                let stands = *each > room && workload.unavailable == 0;
+                let severity = if stands { Severity::Critical } else { Severity::Warning };
                 let room =
                     if room < Quantity::whole(0, Form::Decimal) { Quantity::whole(0, Form::Decimal) } else { room };
                 let summary = format!(
@@ -303,7 +313,7 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                     counted(workload.surge, "further pod"),
                     quota.name,
                     room,
-                    if severity == Severity::Critical { "stands still" } else { "goes slowly" }
+                    if stands { "stands still" } else { "goes slowly" }
                 );
                 let [used, hard, wanted, left] =
                     [standing.used, standing.hard, all, room].map(|amount| amount.to_string());

@@ -247,7 +247,8 @@ fn of(
     let latest = days(usage, rules).last()?;
     let first = days(usage, rules).next()?;
     let level = days(usage, rules).map(|day| day.sustained[rules.lasting]).fold(f64::NEG_INFINITY, f64::max);
-    let is_spike = level.is_finite() && level < top.max;
+    // What is used now is no spike, however short it has been: nobody knows how long it will last.
+    let is_spike = level.is_finite() && level < top.max && latest.last.min(top.max) <= level;
     let taken = match rules.peak {
         _ if rules.without_spikes && is_spike => level,
         Peak::Max => top.max,

@@ -1,8 +1,10 @@
 //! Creations that a quota refused, as audit logs report them: how much more was wanted than there was.
 
 use crate::model::event::{Stage, Timed};
+use crate::model::json::text_of;
 use crate::model::quantity::Quantity;
 use crate::model::time::{Micros, together};
+use crate::model::walk::member;
 use std::collections::BTreeMap;
 
 /// What was refused of one resource of one quota.
@@ -72,8 +74,13 @@ impl Refusal {
         if event.event.code != Some(403) || event.stage != Stage::ResponseComplete {
             return None;
         }
+        // Whoever may not write is refused by the authorizer, in words that repeat the name that was asked for.
+        let decision = member(event.event.annotations, "authorization.k8s.io/decision").and_then(text_of);
+        if decision.is_some_and(|decision| decision.is("forbid")) {
+            return None;
+        }
         let message = event.event.message.decode();
-        Self::parse(message.split_once("exceeded quota: ")?.1)
+        Self::parse(message.rsplit_once(" is forbidden: exceeded quota: ")?.1)
     }
 
     /// `compute, requested: pods=1,requests.cpu=250m, used: …, limited: …`, as the quota's admission writes it.

@@ -384,7 +384,7 @@ pub fn api(
             ("seats".to_owned(), seats.into()),
         ],
         lead: vec![format!(
-            "{} of {}, by seats in use; their levels have {} seats together.",
+            "{} of {}, by seats in use; their levels have {} together.",
             rows.len(),
             counted(demands.users.len() as u64, "user"),
             counted(seats, "seat")

@@ -139,7 +139,7 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
         0 => format!("No call of an API that Kubernetes 1.{} does not serve was seen.", to.0),
         _ => format!(
             "{} of {} would fail on Kubernetes 1.{}.",
-            counted(breaks, "deprecated API call"),
+            counted(breaks, "kind") + " of deprecated API calls",
             counted(clients.len() as u64, "client"),
             to.0
         ),

@@ -85,7 +85,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         _ => return Err(Error::Usage("etcd extract writes -o yaml or -o json".to_owned())),
     };
     let roots = registry::roots(args.prefix.as_deref());
+    let lost = context.losses().count();
     let newer = args.deleted_since.as_ref().map(|newer| living(newer, context)).transpose()?;
+    if let Some(newer) = args.deleted_since.as_ref().filter(|_| context.losses().count() > lost) {
+        context.lost(format!(
+            "{newer}: is damaged, and an object in a page that can't be read looks deleted: compare with the cluster \
+             before you apply what is written"
+        ))?;
+    }
     let found = objects(args, &roots, newer.as_ref(), context)?;
     let candidates = decoded(found, &roots, args, context)?;
     let matched = candidates.len();

@@ -111,7 +111,9 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     };
     let mut objects = Objects::default();
     for value in values {
-        read::objects(value.as_bytes(), &mut objects).map_err(|what| Error::Input(format!("{path}: {what}")))?;
+        read::objects(value.as_bytes(), &mut objects)
+            .whole()
+            .map_err(|what| Error::Input(format!("{path}: {what}")))?;
     }
     namespaces.extend(labels(&objects));
     input.source = path;

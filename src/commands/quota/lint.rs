@@ -53,7 +53,7 @@ pub(super) fn answer(
         let note = "only series were read: without pods, workloads and namespaces only oversized quotas can be found";
         context.notice(note)?;
     } else if !inputs.objects.has("Pod") {
-        context.notice("no pods were read: missing requests can't be found")?;
+        context.notice("no pods were read: missing requests are found of workloads alone")?;
     }
     let findings = lint::lint(&inputs.objects, &inputs.quotas, &rules);
     if context.settings.verbose {

@@ -23,6 +23,7 @@ use crate::sources::found::Remembering;
 use crate::views::Format;
 use crate::views::incident as view;
 use sections::{Asks, Sections};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Arguments of `plimsoll report`.
@@ -256,12 +257,15 @@ fn incident(
         (Some(pulse), Some(place)) => charts::phases(pulse, &episodes[place]),
         _ => Vec::new(),
     };
-    let chronic = sections
+    // Sections of the same clients find the same.
+    let chronic: BTreeSet<_> = sections
         .all
         .iter()
         .flat_map(|section| &section.report.findings)
-        .filter(|finding| finding.severity >= Severity::Warning);
-    let chronic = chronic.count();
+        .filter(|finding| finding.severity >= Severity::Warning)
+        .map(|finding| (&finding.id, &finding.subject))
+        .collect();
+    let chronic = chronic.len();
     let input = SummaryInput {
         verdict: &verdict,
         episodes: &episodes,

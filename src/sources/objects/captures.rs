@@ -10,7 +10,7 @@ use crate::sources::content::Content;
 use crate::sources::objects::{TEMPLATE, head, is_template, read, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
 use crate::sources::pages::time_in;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -72,18 +72,18 @@ pub fn find(arguments: &[String]) -> Captures {
     let mut all = Captures::default();
     // (cluster, folder or nothing, time) → objects: a capture is what lies in one folder under one time.
     let mut captures: BTreeMap<(String, PathBuf, Micros), (String, Objects)> = BTreeMap::new();
+    let mut files = Vec::new();
     let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| *argument == "-" || !argument.contains("://")) {
         // What is wrong with an argument is taken from whoever looks for other things in it.
-        let Ok((files, from_folder)) = expand(argument) else { continue };
-        for place in files {
+        let Ok((places, from_folder)) = expand(argument) else { continue };
+        for place in places {
             let Ok(mut source) = recognise(&place) else { continue };
             if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
                 continue;
             }
             let Belonging { cluster, folder, .. } = bundles.belongs(&place, argument, from_folder);
-            let path = source.path.clone();
-            let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = Path::new(&source.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name == "bundle.yaml" {
                 continue;
             }
@@ -92,53 +92,33 @@ pub fn find(arguments: &[String]) -> Captures {
                 [name, above].iter().find_map(|name| time_in(name)).or_else(|| modified(&place)).unwrap_or_default();
             // What a person names one by one is one capture.
             let folder = if from_folder { folder } else { PathBuf::new() };
-            match bytes(&mut source) {
-                Ok(bytes) => {
-                    let mut objects = Objects::default();
-                    let read = read::objects(&bytes, &mut objects);
-                    let is_read = read.is_ok();
-                    let (records, skipped, first_error) = match read {
-                        Ok(taken) => {
-                            let (records, skipped) = (taken.objects, taken.skipped.len() as u64);
-                            let error = |what| CaptureError::Malformed { path: path.clone(), what };
-                            let error = taken.problem().map(error).map(Arc::new);
-                            let text = error.as_ref().map(ToString::to_string);
-                            all.errors.extend(error);
-                            (records, skipped, text)
-                        }
-                        // It is an audit log, whose damage whoever reads logs reports.
-                        Err(_) if source.content == Content::AuditDocument => continue,
-                        Err(what) => {
-                            let is_template = is_template(&bytes, &what.to_string());
-                            let path = path.clone();
-                            let error = if is_template {
-                                CaptureError::Template { path }
-                            } else {
-                                CaptureError::Malformed { path, what }
-                            };
-                            let text = error.to_string();
-                            all.errors.push(Arc::new(error));
-                            (0, 1, Some(text))
-                        }
-                    };
-                    if is_read {
-                        let around = Path::new(&path).parent().filter(|_| from_folder);
-                        let place = around.map_or_else(|| path.clone(), |folder| folder.display().to_string());
-                        let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));
-                        merge(all, objects);
-                    }
-                    all.inputs.push(InputReport {
-                        path,
-                        kind: "objects",
-                        bytes: bytes.len() as u64,
-                        records,
-                        skipped,
-                        first_error,
-                    });
-                }
-                Err(error) => all.errors.push(Arc::new(error)),
-            }
+            files.push(ObjectFile { cluster, folder, at, source });
         }
+    }
+    // An object that several files of a capture have is one, as it was last.
+    let mut met: HashMap<(String, PathBuf, Micros), HashSet<u64>> = HashMap::new();
+    let mut newest_first: Vec<(usize, ObjectFile)> = files.into_iter().enumerate().collect();
+    newest_first.sort_by_key(|(_, file)| std::cmp::Reverse(file.at));
+    let mut read: BTreeMap<usize, (Option<InputReport>, Option<CaptureError>)> = BTreeMap::new();
+    for (number, mut file) in newest_first {
+        let is_named = file.folder.as_os_str().is_empty();
+        let of = (file.cluster.clone(), file.folder.clone(), if is_named { 0 } else { file.at });
+        let met = met.entry(of).or_default();
+        let mut objects = Objects { met: std::mem::take(met), ..Objects::default() };
+        let taken = file.take(&mut objects);
+        *met = std::mem::take(&mut objects.met);
+        if taken.0.as_ref().is_some_and(|input| input.records > 0 || input.skipped == 0) {
+            let ObjectFile { cluster, folder, at, source } = file;
+            let around = Path::new(&source.path).parent().filter(|_| !is_named);
+            let place = around.map_or_else(|| source.path.clone(), |folder| folder.display().to_string());
+            let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));
+            merge(all, objects);
+        }
+        read.insert(number, taken);
+    }
+    for (input, error) in read.into_values() {
+        all.inputs.extend(input);
+        all.errors.extend(error.map(Arc::new));
     }
     // Files that are named one by one carry times of their own: the latest is the capture's.
     let mut named: BTreeMap<String, (String, Micros, Objects)> = BTreeMap::new();
@@ -160,12 +140,47 @@ pub fn find(arguments: &[String]) -> Captures {
     all
 }
 
+/// A file of objects.
+struct ObjectFile {
+    cluster: String,
+    /// That it lies in; empty of one that is named.
+    folder: PathBuf,
+    at: Micros,
+    source: Source,
+}
+
+impl ObjectFile {
+    /// Takes its objects; what was read, and what is wrong with it. Of an audit log neither: whoever reads logs
+    /// reports its damage.
+    fn take(&mut self, objects: &mut Objects) -> (Option<InputReport>, Option<CaptureError>) {
+        let path = self.source.path.clone();
+        let bytes = match bytes(&mut self.source) {
+            Ok(bytes) => bytes,
+            Err(error) => return (None, Some(error)),
+        };
+        let mut taken = read::objects(&bytes, objects);
+        let broken = taken.broken.take();
+        let is_none = broken.is_some() || taken.objects == 0 && !taken.skipped.is_empty();
+        if is_none && self.source.content == Content::AuditDocument {
+            return (None, None);
+        }
+        let (records, skipped) = (taken.objects, taken.skipped.len() as u64 + u64::from(broken.is_some()));
+        let error = broken.or_else(|| taken.problem()).map(|what| match is_template(&bytes, &what.to_string()) {
+            true => CaptureError::Template { path: path.clone() },
+            false => CaptureError::Malformed { path: path.clone(), what },
+        });
+        let first_error = error.as_ref().map(ToString::to_string);
+        let input = InputReport { path, kind: "objects", bytes: bytes.len() as u64, records, skipped, first_error };
+        (Some(input), error)
+    }
+}
+
 /// Takes in the objects of another file.
 fn merge(into: &mut Objects, from: Objects) {
     #[rustfmt::skip]
     let Objects {
         namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, old_writings,
-        kinds,
+        kinds, met,
     } = from;
     into.namespaces.extend(namespaces);
     into.quotas.extend(quotas);
@@ -179,6 +194,7 @@ fn merge(into: &mut Objects, from: Objects) {
     counts.into_iter().for_each(|(key, count)| *into.counts.entry(key).or_default() += count);
     into.old_writings.extend(old_writings);
     into.kinds.extend(kinds);
+    into.met.extend(met);
 }
 
 /// Whether the start of a file says that it holds Kubernetes objects.

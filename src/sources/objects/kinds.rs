@@ -1,6 +1,7 @@
 //! From one object's JSON to the model: what of each kind capacity depends on.
 
 use super::or_default::or_default;
+use super::rolling::Rolling;
 use crate::model::objects::{
     Amounts, Claim, Container, LimitRange, Namespace, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope,
     Service, Workload,
@@ -12,6 +13,7 @@ use crate::sources::objects::{waiting, webhooks};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Kinds of which more than their number is read.
 const KNOWN: [&str; 17] = [
@@ -356,29 +358,8 @@ struct Strategy {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Rolling {
-    max_surge: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
 struct WorkloadStatus {
     desired_number_scheduled: u64,
-}
-
-impl Rolling {
-    /// How many more than `replicas`; a percentage is rounded up, as the deployment controller does.
-    fn surge(&self, replicas: u64, default: &str) -> u64 {
-        let of = |text: &str| {
-            let share = text.strip_suffix('%')?.parse::<u64>().ok()?;
-            Some((replicas * share).div_ceil(100))
-        };
-        match &self.max_surge {
-            Some(serde_json::Value::Number(number)) => number.as_u64().unwrap_or(0),
-            Some(serde_json::Value::String(text)) => of(text).or_else(|| text.parse().ok()).unwrap_or(0),
-            _ => of(default).unwrap_or(0),
-        }
-    }
 }
 
 /// Takes an object of a kind into `objects`.
@@ -388,6 +369,10 @@ pub(super) fn take(kind: &str, api_version: &str, json: &RawValue, objects: &mut
     let named = |problem: Problem| problem.at(format!("{kind} {}/{}", meta.namespace, meta.name));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     objects.kinds.insert(kind.to_owned());
+    let identity = [group, kind, &meta.namespace, &meta.name].join("\0");
+    if !meta.name.is_empty() && !objects.met.insert(xxh3_64(identity.as_bytes())) {
+        return Ok(());
+    }
     if let Some(resource) = resource_of(kind, group) {
         *objects.counts.entry((meta.namespace.clone(), resource)).or_default() += 1;
     }
@@ -504,20 +489,21 @@ fn controller(meta: &Meta) -> Option<(String, String)> {
 
 fn workload(kind: &str, meta: &Meta, spec: WorkloadSpec, status: WorkloadStatus) -> Workload {
     let replicas = spec.replicas.unwrap_or(1);
-    let (replicas, surge, template) = match kind {
-        "Deployment" if spec.strategy.of == "Recreate" => (replicas, 0, spec.template),
-        "Deployment" => (replicas, spec.strategy.rolling_update.surge(replicas, "25%"), spec.template),
+    let (replicas, [surge, unavailable], template) = match kind {
+        "Deployment" if spec.strategy.of == "Recreate" => (replicas, [0, replicas], spec.template),
+        "Deployment" => (replicas, spec.strategy.rolling_update.bounds(replicas, ["25%", "25%"]), spec.template),
         "DaemonSet" => {
             let replicas = status.desired_number_scheduled;
-            (replicas, spec.update_strategy.rolling_update.surge(replicas, "0%"), spec.template)
+            (replicas, spec.update_strategy.rolling_update.bounds(replicas, ["0%", "0%"]), spec.template)
         }
-        "Job" => (spec.parallelism.unwrap_or(1), 0, spec.template),
-        "CronJob" => (0, spec.job_template.spec.parallelism.unwrap_or(1), spec.job_template.spec.template),
-        _ => (replicas, 0, spec.template),
+        "Job" => (spec.parallelism.unwrap_or(1), [0, 0], spec.template),
+        "CronJob" => (0, [spec.job_template.spec.parallelism.unwrap_or(1), 0], spec.job_template.spec.template),
+        _ => (replicas, [0, 0], spec.template),
     };
     let (name, namespace) = (meta.name.clone(), meta.namespace.clone());
     let template = pod_spec(template.spec, &[]);
-    Workload { kind: kind.to_owned(), namespace, name, replicas, surge, template, controller: controller(meta) }
+    let controller = controller(meta);
+    Workload { kind: kind.to_owned(), namespace, name, replicas, surge, unavailable, template, controller }
 }
 
 fn pod(meta: &Meta, spec: RawPodSpec, status: PodStatus) -> Pod {

@@ -10,6 +10,7 @@ pub mod live;
 mod old;
 mod or_default;
 pub mod read;
+mod rolling;
 pub mod usage;
 mod waiting;
 mod webhooks;

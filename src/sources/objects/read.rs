@@ -40,11 +40,25 @@ pub(super) fn not(form: &str, error: &dyn Display) -> Problem {
 pub struct Taken {
     /// Objects.
     pub objects: u64,
-    /// Items of lists that could not be taken, as one whose amount is not a quantity; the others were.
+    /// Items of lists, and documents, that could not be taken, as one whose amount is not a quantity; the others were.
     pub skipped: Vec<Problem>,
+    /// Why the file was not read to its end.
+    pub broken: Option<Problem>,
 }
 
 impl Taken {
+    /// Takes a document.
+    fn document(&mut self, document: &RawValue, objects: &mut Objects, place: String) {
+        if let Err(problem) = take(document, ("", ""), objects, self) {
+            self.skipped.push(problem.at(place));
+        }
+    }
+
+    /// Nothing where all was taken.
+    pub fn whole(mut self) -> Result<(), Problem> {
+        self.broken.take().or_else(|| self.problem()).map_or(Ok(()), Err)
+    }
+
     /// What is wrong with those that were not taken, if any: the first, and how many more there are.
     pub fn problem(mut self) -> Option<Problem> {
         let more = self.skipped.len().checked_sub(1)?;
@@ -57,16 +71,21 @@ impl Taken {
 }
 
 /// Takes all objects of a file into `objects`. Items of a typed list don't say what they are: the list does.
-pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<Taken, Problem> {
-    let is_json = bytes.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
+pub fn objects(bytes: &[u8], objects: &mut Objects) -> Taken {
     let mut taken = Taken::default();
+    taken.broken = documents(bytes, objects, &mut taken).err();
+    taken
+}
+
+fn documents(bytes: &[u8], objects: &mut Objects, taken: &mut Taken) -> Result<(), Problem> {
+    let is_json = bytes.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
     if is_json {
         for (at, document) in serde_json::Deserializer::from_slice(bytes).into_iter::<&RawValue>().enumerate() {
             let document = document.map_err(|error| not("JSON", &error).at(format!("document {}", at + 1)))?;
             let place = format!("document {}", at + 1);
-            take(document, ("", ""), objects, &mut taken).map_err(|problem| problem.at(place))?;
+            taken.document(document, objects, place);
         }
-        return Ok(taken);
+        return Ok(());
     }
     for (at, document) in serde_yaml_ng::Deserializer::from_slice(bytes).enumerate() {
         let wrong = |error: &dyn Display| not("YAML", error).at(format!("document {}", at + 1));
@@ -76,9 +95,9 @@ pub fn objects(bytes: &[u8], objects: &mut Objects) -> Result<Taken, Problem> {
         }
         let document = serde_json::value::to_raw_value(&document).map_err(|error| wrong(&error))?;
         let place = format!("document {}", at + 1);
-        take(&document, ("", ""), objects, &mut taken).map_err(|problem| problem.at(place))?;
+        taken.document(&document, objects, place);
     }
-    Ok(taken)
+    Ok(())
 }
 
 /// Whether it is a list of objects as an apiserver answers it, in whatever order its fields stand.

@@ -2,6 +2,7 @@
 
 use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
+use crate::model::incident::quote;
 use crate::model::report::Severity;
 use crate::model::units::percent;
 use serde_json::json;
@@ -35,8 +36,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         let evidence = json!({"busiest_minute": most, "usual_minute": usual, "share_of_minute": most / all});
         let finding = clients.finding("client-surge", Severity::Info, profile, ("", ""), &minutes);
-        let remedy = "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic \
-             --series --where user=…)";
-        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
+        let remedy = format!(
+            "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic LOG --series \
+             --where {})",
+            quote(&format!("user={}", profile.who.user))
+        );
+        found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, &remedy)));
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let minutes = Minutes::between(clients.tile, profile.about.span);
         let finding = clients.finding("client-uneven-nodes", Severity::Info, profile, ("", ""), &minutes);
         let remedy = "check the node and its logs for more pods than elsewhere, a crash loop or an older version \
-             (plimsoll traffic --by verb,resource,code --where node=…)";
+             (plimsoll traffic LOG --by node,verb,resource,code)";
         found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, remedy)));
     }
 }

@@ -11,6 +11,8 @@ use serde_json::json;
 
 /// Watches from one address.
 const WATCHES: u64 = 10;
+/// What is shorter is not told apart in words, in µs.
+const SHORTEST: i64 = 10_000;
 /// Half of them live less long, in µs. Informers keep theirs for 5 to 10 minutes.
 const LIFETIME: f64 = 60e6;
 
@@ -39,7 +41,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             name(profile),
             resource(what),
             grouped(opened),
-            duration(median as i64)
+            duration((median as i64).max(SHORTEST))
         );
         let evidence = json!({"watches": opened, "median_s": median / 1e6, "busiest_minute": minutes.busiest(),
             "short_timeout": asked, "sources": sources});

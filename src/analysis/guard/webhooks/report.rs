@@ -218,7 +218,7 @@ fn row(
         logged(Value::Json(json!(resources))),
         Value::Json(json!(stops(webhook, namespaces))),
         measured.and_then(|measured| measured.calls_per_s).into(),
-        measured.and_then(|measured| measured.p50_ms).into(),
+        measured.and_then(|measured| measured.p50_within(webhook.timeout_s)).into(),
         measured.and_then(|measured| measured.p99_within(webhook.timeout_s)).into(),
         count(|measured| measured.refused),
         Value::from(

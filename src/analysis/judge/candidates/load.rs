@@ -43,8 +43,8 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
         let mut candidate = Candidate::new(if is_write { "write-burst" } else { "client-surge" });
         candidate.caller = Some(view.requests.callers()[own.caller].clone());
         let is_its = |signal: &Signal| *signal == Signal::Caller(own.caller);
-        let mut with = case.draft.deviations.iter().filter(|other| is_its(&other.signal));
-        let onset = with.any(|other| (other.span.0 - case.draft.span.0).abs() <= WITH.max(other.slack));
+        let with = || case.draft.deviations.iter().filter(|other| is_its(&other.signal));
+        let onset = with().any(|other| (other.span.0 - case.draft.span.0).abs() <= WITH.max(other.slack));
         let is_own = view.series.is_own[own.caller];
         let all: f64 = view.rate(|profile| profile.tiles.requests)[0];
         candidate
@@ -58,9 +58,17 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
             .with("onset", Source::Audit, f64::from(u8::from(onset)))
             .with("throttled", Source::Audit, (throttled / rps[1].max(0.1)).clamp(0.0, 1.0))
             .with("control_plane", Source::Audit, f64::from(u8::from(is_own)))
+            .with("began_late", Source::Audit, after_impact(case, with().map(|other| other.span.0).min()))
             .with("flat", flat_of, flat)
     };
     grown.iter().filter(|own| own.added.work > 0.0).take(CALLERS).map(of).collect()
+}
+
+/// How far a load began after what it would be the cause of: from 20 s on, and wholly from a minute on.
+fn after_impact(case: &Case<'_>, begins: Option<Micros>) -> f64 {
+    let felt = case.draft.deviations.iter().filter(|own| own.is_impact()).map(|own| own.span.0).min();
+    let late = felt.zip(begins).map_or(0.0, |(felt, begins)| (begins - felt) as f64 / SECOND as f64);
+    ((late - 20.0) / 40.0).clamp(0.0, 1.0)
 }
 
 /// Requests that nobody can be named for: there are no audit logs, or their policy leaves these out.

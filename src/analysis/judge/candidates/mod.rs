@@ -203,13 +203,22 @@ impl View<'_> {
         (all >= 5.0).then(|| (sum / all, much / all))
     }
 
+    /// Requests of a kind that fail beyond those that do at baseline: who fails all the time is no news.
+    fn failed(&self, kind: u32, count: &Count) -> f64 {
+        let usual = self.before.kinds.get(&kind).filter(|_| self.before.seconds > 0.0).map_or(0.0, |before| {
+            let by_time = before.errors * self.within.seconds / self.before.seconds;
+            by_time.max(before.errors * count.requests / before.requests.max(1.0))
+        });
+        (count.errors - usual).max(0.0)
+    }
+
     /// Of writes by resource: how much of something there is, and how many.
-    fn writes(&self, of: impl Fn(&Count) -> f64) -> BTreeMap<&str, [f64; 2]> {
+    fn writes(&self, of: impl Fn(u32, &Count) -> f64) -> BTreeMap<&str, [f64; 2]> {
         let mut by_resource: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
         for (kind, count) in &self.within.kinds {
             if self.series.classes[*kind as usize] == Class::Write {
                 let own = by_resource.entry(self.requests.kinds()[*kind as usize][2].as_str()).or_default();
-                own[0] += of(count);
+                own[0] += of(*kind, count);
                 own[1] += count.requests;
             }
         }
@@ -218,7 +227,7 @@ impl View<'_> {
 
     /// How much of something concentrates on one resource: its part there, less that resource's part of all writes;
     /// less where hardly half of that resource's writes are so.
-    fn narrow(&self, of: impl Fn(&Count) -> f64) -> Option<f64> {
+    fn narrow(&self, of: impl Fn(u32, &Count) -> f64) -> Option<f64> {
         let by_resource = self.writes(of);
         let sums = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
         let most = by_resource.into_values().max_by(|a, b| a[0].total_cmp(&b[0]))?;
@@ -231,7 +240,7 @@ impl View<'_> {
         let mut reads = [0.0; 2];
         for (kind, count) in &self.within.kinds {
             if !matches!(self.series.classes[*kind as usize], Class::Write | Class::Long) {
-                reads = [reads[0] + count.errors, reads[1] + count.requests];
+                reads = [reads[0] + self.failed(*kind, count), reads[1] + count.requests];
             }
         }
         let [most, _] = self.failed_writes()?;
@@ -247,13 +256,13 @@ impl View<'_> {
 
     /// The part of the writes of leases that fail: webhooks are not asked about these, so that nodes and leaders live.
     fn failing_leases(&self) -> Option<f64> {
-        let leases = self.writes(|count| count.errors).get("leases").copied()?;
+        let leases = self.writes(|kind, count| self.failed(kind, count)).get("leases").copied()?;
         (leases[1] >= MIN_WRITES).then(|| part(leases))
     }
 
     /// Writes of the resource of which most fail, and of all others: how many fail, and how many there are.
     fn failed_writes(&self) -> Option<[[f64; 2]; 2]> {
-        let by_resource = self.writes(|count| count.errors);
+        let by_resource = self.writes(|kind, count| self.failed(kind, count));
         let enough = by_resource.values().copied().filter(|own| own[1] >= MIN_WRITES);
         let most = enough.max_by(|a, b| part(*a).total_cmp(&part(*b)))?;
         let all = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);

@@ -30,7 +30,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
     let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
     let breadth = case.most(|view| view.slower(writes).map(|own| own.1)).map_or(0.0, |own| own.1);
     let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
-    let narrow = case.most(|view| view.narrow(|count| count.slow)).map_or(0.0, |own| own.1);
+    let narrow = case.most(|view| view.narrow(|_, count| count.slow)).map_or(0.0, |own| own.1);
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("slow-etcd")
         .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
@@ -123,8 +123,8 @@ fn spent(view: &View<'_>, which: usize) -> f64 {
 pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
     let writes = |class: Class| class == Class::Write;
     let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
-    let slow = case.most(|view| view.narrow(|count| count.slow)).map_or(0.0, |own| own.1);
-    let failed = case.most(|view| view.narrow(|count| count.errors)).map_or(0.0, |own| own.1);
+    let slow = case.most(|view| view.narrow(|_, count| count.slow)).map_or(0.0, |own| own.1);
+    let failed = case.most(|view| view.narrow(|kind, count| view.failed(kind, count))).map_or(0.0, |own| own.1);
     let (flat_of, flat) = case.flat();
     let reads = |class: Class| matches!(class, Class::Read | Class::Review);
     let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
