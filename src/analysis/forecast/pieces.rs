@@ -103,15 +103,16 @@ impl Sums {
     }
 }
 
-/// The smallest step between values: counts go by ones, rounded numbers by their last digit.
+/// The smallest step between values: counts go by ones, rounded numbers by their last digit. A single step, between two
+/// levels, is a change of its own and no grain.
 pub fn grain(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let largest = sorted.iter().fold(0.0f64, |most, value| most.max(value.abs()));
     // What is less differs by how numbers are kept.
     let steps = sorted.windows(2).map(|two| two[1] - two[0]).filter(|step| *step > 1e-9 * largest);
-    let grain = steps.fold(f64::INFINITY, f64::min);
-    if grain.is_finite() { grain } else { 0.0 }
+    let (grain, count) = steps.fold((f64::INFINITY, 0), |(least, count), step| (least.min(step), count + 1));
+    if count > 1 { grain } else { 0.0 }
 }
 
 /// Cuts days, of which those that are not known are NaN. Values go by steps of `grain`: days can't be known better than
@@ -264,6 +265,17 @@ mod tests {
             assert!((found.last[89].slope - per_day).abs() < 0.01, "{per_day}: {:?}", found.last[89]);
         }
         assert_eq!((grain(&[0.5, 3.0, 1.0, f64::NAN, 1.0]), grain(&[2.0, 2.0]), grain(&[])), (0.5, 0.0, 0.0));
+        assert_eq!(grain(&[10.0, 95.0, 10.0]), 0.0);
+    }
+
+    #[test]
+    fn a_step_between_two_levels_without_noise_is_found_whole() {
+        for at in [10, 20, 30, 37] {
+            let days: Vec<f64> = (0..40).map(|day| if day < at { 10.0 } else { 95.0 }).collect();
+            let found = cut(&days, grain(&days));
+            let [(day, by)] = found.cuts[..] else { panic!("{:?}", found.cuts) };
+            assert!(day == at && (by - 85.0).abs() < 1e-9 && by > 4.0 * found.noise, "{day} {by} {}", found.noise);
+        }
     }
 
     #[test]

@@ -143,7 +143,11 @@ fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize
         let mut idle = series.by_instance.iter().zip(&typical).filter(|(_, usual)| !is_busy(**usual));
         idle.all(|(own, _)| own[tiles.clone()].iter().sum::<f64>() >= SHOWS)
     };
-    let is_silent = |at: &usize| asking.iter().all(|own| own.is_silent(*at, grid.seconds(*at))) && is_alive(*at);
+    let others = Asking::new(series, series.other_leases.clone());
+    let is_silent = |at: &usize| {
+        let seconds = grid.seconds(*at);
+        asking.iter().all(|own| own.is_silent(*at, seconds)) && is_alive(*at) && !others.is_silent(*at, seconds)
+    };
     let found = runs((0..series.tiles.len()).filter(is_silent), 0);
     // What the record's last interval covers may be too little to be silent.
     let is_long = |tiles: &Range<usize>| grid.start(tiles.end) - grid.start(tiles.start) + grid.tile >= MIN_SILENCE;

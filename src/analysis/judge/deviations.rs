@@ -42,6 +42,8 @@ const MIN_RATE: f64 = 1.0;
 const MAX_AGE: Micros = 60 * SECOND;
 /// What is wrong for longer than apiservers keep audit logs by default is wrong all the time, in µs.
 const MAX_RECORD: Micros = 3_600 * SECOND;
+/// How many standard deviations of a count are no chance.
+const MORE_SIGMAS: f64 = 5.0;
 /// In a record that lies within an impact as a whole this part of the requests takes long.
 const LONG_SHARE: f64 = 0.2;
 
@@ -159,7 +161,8 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
         let seconds: f64 = tiles.clone().map(|tile| series.grid.seconds(tile)).sum();
         counts[tiles].iter().map(|own| own.0).sum::<f64>() / seconds.max(1.0)
     };
-    let usual_rate = quantile((0..counts.len()).map(often).collect(), USUAL).unwrap_or(0.0);
+    let rates: Vec<f64> = (0..counts.len()).map(often).collect();
+    let [rate, median] = [USUAL, 0.5].map(|q| quantile(rates.clone(), q).unwrap_or(0.0));
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let is_bad = |at: &usize| {
@@ -173,7 +176,9 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
         let seconds: f64 = tiles.clone().map(|tile| series.grid.seconds(tile)).sum();
-        let is_more = bad >= 2.0 * usual_rate * seconds;
+        // The median is usual as far as this is less than half of the record.
+        let usual_bad = if 2 * tiles.len() < counts.len() { median } else { rate } * seconds;
+        let is_more = bad >= (2.0 * usual_bad).max(usual_bad + MORE_SIGMAS * usual_bad.sqrt());
         bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual && is_more
     };
     found

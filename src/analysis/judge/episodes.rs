@@ -28,9 +28,6 @@ const LEADS: Micros = 60 * SECOND;
 const OVERLAP: f64 = 0.5;
 /// Where there are more of a kind than this, they are recurring bursts.
 const RECURRING: usize = 3;
-/// What users notice has not been there all along if a record begins with a calm of so many times the longest pause
-/// between.
-const CALM: Micros = 2;
 /// Bursts are of a kind if their lengths and weights differ by no more than these times.
 const ALIKE: f64 = 4.0;
 /// What ends so soon before the data does goes on, in µs.
@@ -430,8 +427,8 @@ pub fn without_recurring(drafts: Vec<Draft>, record: Span) -> Vec<Draft> {
         let mut alike: Vec<Span> =
             all.iter().zip(&spans).filter(|(other, _)| own.is_alike(other)).map(|(_, span)| *span).collect();
         alike.sort_unstable();
-        let pause = alike.windows(2).map(|two| two[1].0 - two[0].1).max().unwrap_or(0);
-        let is_all_along = alike.first().is_some_and(|first| first.0 - record.0 <= CALM * pause.max(PAUSE));
+        let apart = alike.windows(2).map(|two| two[1].0 - two[0].0).max().unwrap_or(0);
+        let is_all_along = alike.first().is_some_and(|first| first.0 - record.0 <= apart + PAUSE);
         alike.len() > RECURRING && own.kind.0 != Grade::Outage && (own.kind.0 > Grade::Incident || is_all_along)
     };
     drafts.into_iter().zip(&all).filter(|(_, own)| !is_recurring(own)).map(|(draft, _)| draft).collect()

@@ -191,8 +191,8 @@ pub fn is_long_running(verb: &str) -> bool {
     matches!(verb, "watch" | "connect" | "proxy")
 }
 
-/// How requests of a kind ended that have this code. An eviction that a PodDisruptionBudget refuses has 429, too: nothing
-/// is throttled, and whoever drains a node asks again.
+/// How requests of a kind ended that have this code. An eviction that a PodDisruptionBudget refuses has 429, too:
+/// nothing is throttled, and whoever drains a node asks again.
 pub fn outcome(code: Option<u16>, [_, _, _, subresource]: &Kind) -> Outcome {
     match Outcome::of_code(code) {
         Outcome::Throttled if subresource == "eviction" => Outcome::ClientError,

@@ -236,6 +236,8 @@ pub struct RequestSeries {
     pub(super) accounts: Vec<Option<usize>>,
     /// What each of these asks of leases, by interval.
     pub(super) leases: [Vec<f64>; CONTROLLERS.len()],
+    /// What all others ask of leases, by interval: where that stops, too, the log leaves leases out.
+    pub(super) other_leases: Vec<f64>,
     /// Who starts watches in each interval: numbers of callers.
     pub watching: Vec<BTreeSet<u32>>,
     /// Seconds that one request of a kind takes in quiet intervals; of a watch, what a LIST of all takes; 0 of what
@@ -304,6 +306,7 @@ impl RequestSeries {
             controllers: requests.callers().iter().map(controller).collect(),
             accounts: requests.callers().iter().map(account_of_controller).collect(),
             leases: std::array::from_fn(|_| vec![0.0; len]),
+            other_leases: vec![0.0; len],
             watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),
             thresholds: Vec::new(),
@@ -353,8 +356,11 @@ impl RequestSeries {
             self.by_caller[row.caller].add(row.tile, f64::from(count));
             return;
         };
-        if let Some(controller) = self.controllers[row.caller].filter(|_| self.is_lease[row.kind]) {
-            self.leases[controller][row.tile] += row.requests;
+        if self.is_lease[row.kind] {
+            match self.controllers[row.caller] {
+                Some(controller) => self.leases[controller][row.tile] += row.requests,
+                None => self.other_leases[row.tile] += row.requests,
+            }
         }
         if self.is_ruled[row.kind] {
             tile.refusals.add(row, self.is_own[row.caller]);

@@ -291,7 +291,8 @@ fn one(seen: &Seen) -> (Vec<String>, Vec<Table>) {
     let Judged { verdict, confidence, .. } = seen.judged;
     let sure =
         if verdict == Verdict::Unknown { String::new() } else { format!(" (confidence {})", percent(confidence)) };
-    let mut lead = vec![format!("{}: {}{sure}: {}.", s.path, verdict.name(), verdict.explain())];
+    let why = if a.usage.is_none() { "its usage is unknown" } else { verdict.explain() };
+    let mut lead = vec![format!("{}: {}{sure}: {why}.", s.path, verdict.name())];
     lead.extend(seen.judged.reasons.iter().map(|reason| format!("- {reason}")));
     let parts = a.parts(s);
     let usage = a.usage.unwrap_or(0);

@@ -59,7 +59,7 @@ impl Verdict {
     /// What it means for the next OOM.
     pub fn explain(self) -> &'static str {
         match self {
-            Self::Unknown => "its usage or its limit is unknown; --host-memory gives the machine's memory as a limit",
+            Self::Unknown => "the memory limit is unknown; give the machine's memory with --host-memory",
             Self::Healthy => "enough headroom",
             Self::CacheFull => "full of idle page cache: the kernel reclaims it when memory is needed",
             Self::NearLimit => "close to the limit; part of it is cache, but some of that may be in use",

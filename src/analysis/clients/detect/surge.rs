@@ -37,8 +37,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let evidence = json!({"busiest_minute": most, "usual_minute": usual, "share_of_minute": most / all});
         let finding = clients.finding("client-surge", Severity::Info, profile, ("", ""), &minutes);
         let remedy = format!(
-            "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic LOG --series \
-             --where {})",
+            "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic LOG \
+             --series --where {})",
             quote(&format!("user={}", profile.who.user))
         );
         found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, &remedy)));
