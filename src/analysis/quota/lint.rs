@@ -64,7 +64,7 @@ fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
     found
 }
 
-/// Which of [`STATED`] some pod, or some workload's template, leaves out, by namespace.
+/// What quotas ask containers to say and some pod, or some workload's template, leaves out, by namespace.
 pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let ranges = |namespace: &str| -> Vec<&LimitRange> {

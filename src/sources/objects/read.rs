@@ -109,7 +109,6 @@ pub fn is_list(bytes: &[u8]) -> bool {
 }
 
 /// A page of a list as an apiserver answers it: takes its objects, and gives the token of the next page.
-#[cfg(feature = "live")]
 pub fn page(bytes: &[u8], objects: &mut Objects) -> Result<(Option<String>, Taken), Problem> {
     let document: &RawValue = serde_json::from_slice(bytes).map_err(|error| not("JSON", &error))?;
     let mut taken = Taken::default();
