@@ -936,10 +936,24 @@ fn access_needs_what_was_asked_for() {
     assert_eq!(status("two.example"), "200");
     assert_eq!(serving.stderr_text.lock().unwrap().matches(problem).count(), 1);
     // One that has expired is served, and it is said that nobody takes it.
-    let request = text(&home.path().join("request.pem")).to_owned();
+    let (request, name) = (text(&home.path().join("request.pem")).to_owned(), "subjectAltName=DNS:one.example");
     for args in [
-        vec!["req", "-new", "-key", &key, "-subj", "/CN=one.example", "-out", &request],
-        vec!["x509", "-req", "-in", &request, "-signkey", &key, "-days", "0", "-out", &cert],
+        vec!["req", "-new", "-key", &key, "-subj", "/CN=one.example", "-addext", name, "-out", &request],
+        // Without extensions it would be of version 1, which nobody serves.
+        vec![
+            "x509",
+            "-req",
+            "-in",
+            &request,
+            "-signkey",
+            &key,
+            "-days",
+            "0",
+            "-copy_extensions",
+            "copyall",
+            "-out",
+            &cert,
+        ],
     ] {
         let made = Command::new("openssl").args(&args).output().expect("openssl; run .ci/setup");
         assert!(made.status.success(), "{args:?}: {}", String::from_utf8_lossy(&made.stderr));
