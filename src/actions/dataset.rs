@@ -92,8 +92,7 @@ impl DatasetWriter {
     pub fn commit(&mut self, logs: impl IntoIterator<Item = (String, DatasetLog)>) -> io::Result<()> {
         let logs: BTreeMap<String, DatasetLog> = logs.into_iter().collect();
         self.last += 1;
-        let clusters = self.description.clusters.clone();
-        let one = Description { logs: logs.clone(), clusters, ..self.about() };
+        let one = Description { logs: logs.clone(), ..self.about() };
         self.write(&addition(self.last), &one)?;
         self.description.logs.extend(logs);
         Ok(())
@@ -101,8 +100,9 @@ impl DatasetWriter {
 
     /// Writes one description of all that the dataset holds.
     pub fn fold(&mut self) -> io::Result<()> {
-        let Description { logs, captures, clusters, .. } = std::mem::take(&mut self.description);
-        let all = Description { logs, captures, clusters, ..self.about() };
+        let about = self.about();
+        let Description { logs, captures, .. } = std::mem::take(&mut self.description);
+        let all = Description { logs, captures, ..about };
         let written = self.write(DESCRIPTION, &all);
         self.description = all;
         written?;
@@ -118,7 +118,8 @@ impl DatasetWriter {
 
     fn about(&self) -> Description {
         let plimsoll = env!("CARGO_PKG_VERSION").to_owned();
-        Description { schema: SCHEMA.to_owned(), plimsoll, ..Description::default() }
+        let clusters = self.description.clusters.clone();
+        Description { schema: SCHEMA.to_owned(), plimsoll, clusters, ..Description::default() }
     }
 
     fn write(&self, name: &str, description: &Description) -> io::Result<()> {

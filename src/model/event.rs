@@ -1,7 +1,8 @@
 //! One audit event: the fields the roll-up and the breakdown need, as found in a line.
 
-use crate::model::json::JsonStr;
+use crate::model::json::{JsonStr, text_of};
 use crate::model::time::{Micros, SECOND};
+use crate::model::walk::member;
 use std::borrow::Cow;
 
 /// How much of a request the audit policy lets the log hold.
@@ -266,6 +267,12 @@ pub fn is_lasting(subresource: &[u8]) -> bool {
 }
 
 impl<'a> Event<'a> {
+    /// What the authorizer decided, `allow` or `forbid`, where the log says so: a 403 after `allow` comes from
+    /// admission.
+    pub fn decision(&self) -> Option<JsonStr<'a>> {
+        member(self.annotations, "authorization.k8s.io/decision").and_then(text_of)
+    }
+
     /// The agent's product: up to the first `/` or blank.
     #[inline]
     pub fn agent_product(&self) -> Cow<'a, str> {

@@ -102,8 +102,7 @@ impl DatasetWriter {
             return Ok(());
         }
         self.last += 1;
-        let clusters = self.description.clusters.clone();
-        let one = Description { captures: all.clone(), clusters, ..self.about() };
+        let one = Description { captures: all.clone(), ..self.about() };
         self.write(&super::addition(self.last), &one)?;
         for (table, files) in all {
             self.description.captures.entry(table).or_default().extend(files);

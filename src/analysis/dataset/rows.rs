@@ -95,7 +95,7 @@ fn add(
     let shape = shape.map_or_else(String::new, |shape| shape.encode());
     let user = e.user.decode();
     // Of events whose annotations say nothing else the reader knows that they were let in.
-    let decision = member(e.annotations, "authorization.k8s.io/decision").and_then(text_of);
+    let decision = e.decision();
     let removed = if is_deprecated { annotation("k8s.io/removed-release") } else { None };
     let impersonated = member(e.impersonated, "username").and_then(text_of);
     let texts: [&str; COUNTS[3]] = [

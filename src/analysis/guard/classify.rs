@@ -4,8 +4,7 @@ use super::bodies::{UNSEEN, is_dry_run, is_forced, rights, scales_to_zero, strip
 use super::consequences::{Deletions, Place};
 use crate::analysis::rollup::notable::{Notable, is_control_plane, kind, starts};
 use crate::model::event::{Event, Level, Timed};
-use crate::model::json::{cut, text_of};
-use crate::model::walk::member;
+use crate::model::json::cut;
 use std::collections::{HashMap, HashSet};
 
 /// Operations that are held of a log; beyond, they are only counted.
@@ -291,9 +290,7 @@ fn dangerous(
 /// Whether the authorizer allowed the request: a 403 after that comes from admission, such as a quota that is exceeded,
 /// and says nothing about rights.
 fn is_authorized(e: &Event<'_>) -> bool {
-    member(e.annotations, "authorization.k8s.io/decision")
-        .and_then(text_of)
-        .is_some_and(|decision| decision.is("allow"))
+    e.decision().is_some_and(|decision| decision.is("allow"))
 }
 
 fn can_scale(e: &Event<'_>) -> bool {

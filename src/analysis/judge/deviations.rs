@@ -149,19 +149,15 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
     // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals
     // only.
-    let around = |at: usize| {
-        let own = &counts[at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())];
-        own.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
-    };
-    let shares = (0..counts.len()).map(around).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
+    let sum =
+        |tiles: &Range<usize>| counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+    let seconds = |tiles: &Range<usize>| tiles.clone().map(|tile| series.grid.seconds(tile)).sum::<f64>();
+    let around: Vec<Range<usize>> =
+        (0..counts.len()).map(|at| at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())).collect();
+    let shares = around.iter().map(sum).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
     let usual = quantile(shares, USUAL).unwrap_or(0.0);
     // Of what fails all the time as often a larger part does where the rest becomes less.
-    let often = |at: usize| {
-        let tiles = at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len());
-        let seconds: f64 = tiles.clone().map(|tile| series.grid.seconds(tile)).sum();
-        counts[tiles].iter().map(|own| own.0).sum::<f64>() / seconds.max(1.0)
-    };
-    let rates: Vec<f64> = (0..counts.len()).map(often).collect();
+    let rates: Vec<f64> = around.iter().map(|tiles| sum(tiles).0 / seconds(tiles).max(1.0)).collect();
     let [rate, median] = [USUAL, 0.5].map(|q| quantile(rates.clone(), q).unwrap_or(0.0));
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
@@ -170,14 +166,11 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
         bad >= MIN_BAD_ONCE && bad > allowed * all
     };
     let found = runs((0..counts.len()).filter(is_bad), pause);
-    let sum =
-        |tiles: &Range<usize>| counts[tiles.clone()].iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
     let is_impact = |tiles: &Range<usize>| {
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
-        let seconds: f64 = tiles.clone().map(|tile| series.grid.seconds(tile)).sum();
         // The median is usual as far as this is less than half of the record.
-        let usual_bad = if 2 * tiles.len() < counts.len() { median } else { rate } * seconds;
+        let usual_bad = if 2 * tiles.len() < counts.len() { median } else { rate } * seconds(tiles);
         let is_more = bad >= (2.0 * usual_bad).max(usual_bad + MORE_SIGMAS * usual_bad.sqrt());
         bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual && is_more
     };

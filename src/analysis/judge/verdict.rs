@@ -12,7 +12,7 @@ use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{Micros, SECOND, Span, together};
 
 /// The baseline is as long as this many times the episode, within bounds, s.
 const BASELINE_TIMES: f64 = 4.0;
@@ -142,8 +142,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
     let mut all = without_uncounted(all, &series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
-    let spans = series.iter().map(|own| own.grid.span);
-    let record = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+    let record = series.iter().fold(None, |all, own| together(all, Some(own.grid.span))).unwrap_or_default();
     let found = episodes(all.clone(), &series, input.vitals);
     let alike = found.len();
     let drafts = without_recurring(found, record);

@@ -283,11 +283,11 @@ pub fn report(checks: Vec<Check>, idle_leases: u64, kv_hash: Option<u32>, file: 
     };
     let mut totals = file.totals();
     totals.extend([
-        ("kv_hash".to_owned(), kv_hash.filter(|_| file.damages.1 == 0).map(u64::from).into()),
+        ("kv_hash".to_owned(), kv_hash.filter(|_| !file.is_damaged()).map(u64::from).into()),
         ("failed".to_owned(), (failed.len() as u64).into()),
         ("idle_leases".to_owned(), idle_leases.into()),
     ]);
-    let hashes = match (file.hash, kv_hash.filter(|_| file.damages.1 == 0)) {
+    let hashes = match (file.hash, kv_hash.filter(|_| !file.is_damaged())) {
         (Some(hash), Some(kv)) => {
             format!("Hash {hash:x} (etcdctl snapshot status), of the keys alone {kv} (etcdctl endpoint hashkv).")
         }

@@ -181,10 +181,10 @@ impl Compared {
             ),
             format!("Live data went from {} to {}.", bytes(total.before as f64), bytes(total.after as f64)),
         ];
-        if after.damages.1 > 0 {
+        if after.is_damaged() {
             lead.insert(0, "AFTER is damaged: an object in a page that can't be read looks removed.".to_owned());
         }
-        if before.damages.1 > 0 {
+        if before.is_damaged() {
             lead.insert(0, "BEFORE is damaged: an object in a page that can't be read looks added.".to_owned());
         }
         let mut notes = hidden(table.rows.len(), shape.top);
@@ -240,7 +240,7 @@ impl Compared {
     ) -> Vec<crate::model::report::Finding> {
         let mut found = findings::FileFindings::new(file);
         // What is missing may be in pages that can't be read.
-        if file.damages.1 > 0 {
+        if file.is_damaged() {
             return found.list;
         }
         let removed = |is: &dyn Fn(&str, &str) -> bool| -> Vec<&Changed> {

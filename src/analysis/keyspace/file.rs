@@ -45,6 +45,11 @@ pub struct File {
 }
 
 impl File {
+    /// Whether a part of it could not be read: what lies there is not known.
+    pub fn is_damaged(&self) -> bool {
+        self.damages.1 > 0
+    }
+
     /// Bytes in pages that hold nothing; in a damaged file also those of pages that could not be reached.
     pub fn free_bytes(&self) -> u64 {
         self.db_bytes.saturating_sub(self.in_use_bytes)
@@ -90,7 +95,7 @@ impl File {
 
     /// The sentence about its size.
     pub fn size(&self) -> String {
-        let free = if self.damages.1 > 0 { "of pages that are free or can't be reached" } else { "of free pages" };
+        let free = if self.is_damaged() { "of pages that are free or can't be reached" } else { "of free pages" };
         let mut text = format!(
             "Database {}, including {} {free} ({})",
             bytes(self.db_bytes as f64),
@@ -106,7 +111,7 @@ impl File {
     /// What people are to know of damage.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.damages.1 > 0 {
+        if self.is_damaged() {
             notes.push(format!(
                 "{} of the database damaged; only the readable parts are counted.",
                 counted(self.damages.1, "place")

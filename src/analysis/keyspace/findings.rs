@@ -71,7 +71,7 @@ pub(super) fn of_size(file: &File, found: &mut FileFindings<'_>) {
         }
     }
     // Of a damaged file it is not known what its unread pages hold.
-    if file.damages.1 == 0 && file.db_bytes > 100_000_000 && file.in_use_bytes * 2 < file.db_bytes {
+    if !file.is_damaged() && file.db_bytes > 100_000_000 && file.in_use_bytes * 2 < file.db_bytes {
         found.add(
             "etcd-fragmented",
             Severity::Info,

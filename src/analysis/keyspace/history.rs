@@ -214,7 +214,7 @@ fn lead(file: &File, total: Sum, window: Option<(i64, i64)>, returnable: u64) ->
             "Compaction would free {} of dead revisions; defragmentation then returns these and the free pages: {} \
              {} of {} ({}).",
             bytes(total.history as f64),
-            if file.damages.1 > 0 { "not more than" } else { "about" },
+            if file.is_damaged() { "not more than" } else { "about" },
             bytes(returnable as f64),
             bytes(file.db_bytes as f64),
             of(returnable, file.db_bytes)

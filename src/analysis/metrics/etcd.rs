@@ -352,8 +352,9 @@ pub fn quota(facts: &Facts) -> Option<u64> {
     quotas.all(|other| other == first).then_some(first as u64)
 }
 
-/// Share of the quota.
+/// From this share of its quota on a database is nearly full.
 pub const NEAR_QUOTA: f64 = 0.8;
+/// From this share on it is about to refuse writes.
 pub const AT_QUOTA: f64 = 0.95;
 
 /// The report on all etcd members, and on how apiservers see them.

@@ -1,10 +1,8 @@
 //! Creations that a quota refused, as audit logs report them: how much more was wanted than there was.
 
 use crate::model::event::{Stage, Timed};
-use crate::model::json::text_of;
 use crate::model::quantity::Quantity;
 use crate::model::time::{Micros, together};
-use crate::model::walk::member;
 use std::collections::BTreeMap;
 
 /// What was refused of one resource of one quota.
@@ -75,8 +73,7 @@ impl Refusal {
             return None;
         }
         // Whoever may not write is refused by the authorizer, in words that repeat the name that was asked for.
-        let decision = member(event.event.annotations, "authorization.k8s.io/decision").and_then(text_of);
-        if decision.is_some_and(|decision| decision.is("forbid")) {
+        if event.event.decision().is_some_and(|decision| decision.is("forbid")) {
             return None;
         }
         let message = event.event.message.decode();

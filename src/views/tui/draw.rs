@@ -7,6 +7,7 @@ use super::sheet::Body;
 use super::state::{Standing, State};
 use super::{Tab, timeline};
 use crate::model::report::Severity;
+use crate::model::series::DAY;
 use crate::model::time::{self, clock};
 use crate::model::units::{counted, duration};
 use crate::views::chart;
@@ -74,16 +75,15 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
         (false, true) => format!("playing ×{}", state.clock.speed()),
         (false, false) => "replay".to_owned(),
     };
-    let is_days = state.clock.span.is_some_and(|(from, to)| date(from) != date(to));
+    let is_days = state.clock.span.is_some_and(|(from, to)| from.div_euclid(DAY) != to.div_euclid(DAY));
     let when = match window {
         Some((from, to, is_all)) => {
             let last = if is_all { ", all of it".to_owned() } else { format!(" ({})", duration(to - from)) };
             let span = match (is_days, area.width < 100) {
-                (false, true) => format!("{} to {}", clock(from), clock(to)),
-                (false, false) if is_all => format!("{} to {}", when(from), clock(to)),
-                (false, false) => format!("{} to {}", clock(from), clock(to)),
                 (true, true) => format!("{} to {}", short(from), short(to)),
                 (true, false) => format!("{} to {}", when(from), when(to)),
+                (false, false) if is_all => format!("{} to {}", when(from), clock(to)),
+                (false, _) => format!("{} to {}", clock(from), clock(to)),
             };
             format!("{span} UTC{last}")
         }
@@ -109,11 +109,6 @@ fn head(state: &State, area: Rect, buffer: &mut Buffer) {
     if busy {
         put(&format!("  {ANALYSING}"), theme.dim);
     }
-}
-
-/// The date of a moment.
-fn date(at: time::Micros) -> String {
-    time::format(at).chars().take("2026-11-20".len()).collect()
 }
 
 /// A moment of a narrow screen, with its day: `11-20 09:17`.

@@ -67,7 +67,7 @@ pub(super) fn findings(
             "timeout_s": webhook.timeout_s,
             "requests": has_logs.then_some(met.sure + met.perhaps),
             "control_plane_requests": has_logs.then_some(met.control_plane),
-            "p99_ms": measured.and_then(|measured| measured.p99_within(webhook.timeout_s)),
+            "p99_ms": measured.and_then(|measured| measured.within(webhook.timeout_s)[1]),
         });
         let finding = Finding::new(id, severity, &subject).confidence(confidence).summary(summary).remedy(remedy);
         let (first_seen, last_seen) = (seen.0.to_owned(), seen.1.to_owned());
@@ -142,7 +142,7 @@ pub(super) fn findings(
             "list the resources that it needs, exclude namespaces, or set failurePolicy: Ignore",
         );
     }
-    if let Some(p99) = measured.and_then(|measured| measured.p99_within(webhook.timeout_s)) {
+    if let Some(p99) = measured.and_then(|measured| measured.within(webhook.timeout_s)[1]) {
         let share = p99 / 1e3 / f64::from(webhook.timeout_s.max(1));
         if p99 >= SLOW_MS || share >= NEARLY {
             let severity = if share >= NEARLY && webhook.fails_closed { Severity::Critical } else { Severity::Warning };

@@ -32,15 +32,11 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The median of a webhook with this timeout, in ms.
-    pub fn p50_within(&self, timeout_s: u32) -> Option<f64> {
-        self.p50_ms.map(|p50| p50.min(f64::from(timeout_s.max(1)) * 1e3))
-    }
-
-    /// The 99th percentile of a webhook with this timeout, in ms. Between the bounds of a histogram's buckets a
-    /// quantile is a guess; no call takes longer than its timeout.
-    pub fn p99_within(&self, timeout_s: u32) -> Option<f64> {
-        self.p99_ms.map(|p99| p99.min(f64::from(timeout_s.max(1)) * 1e3))
+    /// The median and the 99th percentile of a webhook with this timeout, in ms. Between the bounds of a histogram's
+    /// buckets a quantile is a guess; no call takes longer than its timeout.
+    pub fn within(&self, timeout_s: u32) -> [Option<f64>; 2] {
+        let longest = f64::from(timeout_s.max(1)) * 1e3;
+        [self.p50_ms, self.p99_ms].map(|quantile| Some(quantile?.min(longest)))
     }
 }
 

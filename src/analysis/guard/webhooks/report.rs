@@ -218,8 +218,8 @@ fn row(
         logged(Value::Json(json!(resources))),
         Value::Json(json!(stops(webhook, namespaces))),
         measured.and_then(|measured| measured.calls_per_s).into(),
-        measured.and_then(|measured| measured.p50_within(webhook.timeout_s)).into(),
-        measured.and_then(|measured| measured.p99_within(webhook.timeout_s)).into(),
+        measured.and_then(|measured| measured.within(webhook.timeout_s)[0]).into(),
+        measured.and_then(|measured| measured.within(webhook.timeout_s)[1]).into(),
         count(|measured| measured.refused),
         Value::from(
             measured
@@ -250,7 +250,7 @@ fn for_people(
         rules.join("; ").as_str().into(),
         requests,
         if input.has_logs { met.control_plane.into() } else { Value::None },
-        measured.and_then(|measured| measured.p99_within(webhook.timeout_s)).into(),
+        measured.and_then(|measured| measured.within(webhook.timeout_s)[1]).into(),
         failed.into(),
         measured.map(|measured| measured.failed_open).into(),
     ]

@@ -1,7 +1,7 @@
 //! Causes that are somebody's requests.
 
 use super::rules::{is_flow, writer};
-use super::{BEFORE, Candidate, Case, Grown, Operation, View, ln_times};
+use super::{BEFORE, Candidate, Case, Grown, Operation, View, began_after, ln_times};
 use crate::analysis::judge::profile::{Added, Count};
 use crate::analysis::judge::requests::{Class, Kind, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
@@ -64,11 +64,10 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
     grown.iter().filter(|own| own.added.work > 0.0).take(CALLERS).map(of).collect()
 }
 
-/// How far a load began after what it would be the cause of: from 20 s on, and wholly from a minute on.
+/// How far a load began after what it would be the cause of.
 fn after_impact(case: &Case<'_>, begins: Option<Micros>) -> f64 {
     let felt = case.draft.deviations.iter().filter(|own| own.is_impact()).map(|own| own.span.0).min();
-    let late = felt.zip(begins).map_or(0.0, |(felt, begins)| (begins - felt) as f64 / SECOND as f64);
-    ((late - 20.0) / 40.0).clamp(0.0, 1.0)
+    felt.zip(begins).map_or(0.0, |(felt, begins)| began_after(felt, begins))
 }
 
 /// Requests that nobody can be named for: there are no audit logs, or their policy leaves these out.

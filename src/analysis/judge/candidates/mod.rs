@@ -27,6 +27,12 @@ const MIN_WRITES: f64 = 10.0;
 /// Features that say which kinds of sources are missing, and that audit logs alone have no reads.
 const MISSING: [&str; 3] = ["no_audit", "no_metrics", "no_reads"];
 
+/// How far something began after something else: from 20 s on, and wholly from a minute on.
+fn began_after(first: Micros, begins: Micros) -> f64 {
+    let late = (begins - first) as f64 / SECOND as f64;
+    ((late - 20.0) / 40.0).clamp(0.0, 1.0)
+}
+
 /// A number that speaks for a candidate or against it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {

@@ -1,6 +1,6 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, Feature, View, ln_times, part};
+use super::{BEFORE, Candidate, Case, Feature, View, began_after, ln_times, part};
 use crate::analysis::judge::profile::{Count, Profile, Served};
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::{Deviation, MIN_BAD, Signal};
@@ -9,7 +9,7 @@ use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::registry::is_built_in_group;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{Micros, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
@@ -347,10 +347,9 @@ fn came_back(case: &Case<'_>, view: &View<'_>) -> Option<Feature> {
     Some(Feature { name: "came_back", value, source: Source::Audit })
 }
 
-/// How far something began after its episode: from 20 s on, and wholly from a minute on.
+/// How far something began after its episode.
 fn late(case: &Case<'_>, begins: Micros) -> f64 {
-    let late = (begins - case.draft.span.0) as f64 / SECOND as f64;
-    ((late - 20.0) / 40.0).clamp(0.0, 1.0)
+    began_after(case.draft.span.0, begins)
 }
 
 /// One apiserver carries too much.
