@@ -42,8 +42,6 @@ const MIN_RATE: f64 = 1.0;
 const MAX_AGE: Micros = 60 * SECOND;
 /// What is wrong for longer than apiservers keep audit logs by default is wrong all the time, in µs.
 const MAX_RECORD: Micros = 3_600 * SECOND;
-/// How many standard deviations of a count are no chance.
-const MORE_SIGMAS: f64 = 5.0;
 /// In a record that lies within an impact as a whole this part of the requests takes long.
 const LONG_SHARE: f64 = 0.2;
 
@@ -157,8 +155,8 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     let shares = around.iter().map(sum).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
     let usual = quantile(shares, USUAL).unwrap_or(0.0);
     // Of what fails all the time as often a larger part does where the rest becomes less.
-    let rates: Vec<f64> = around.iter().map(|tiles| sum(tiles).0 / seconds(tiles).max(1.0)).collect();
-    let [rate, median] = [USUAL, 0.5].map(|q| quantile(rates.clone(), q).unwrap_or(0.0));
+    let rates = around.iter().map(|tiles| sum(tiles).0 / seconds(tiles).max(1.0)).collect();
+    let usual_rate = quantile(rates, USUAL).unwrap_or(0.0);
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let is_bad = |at: &usize| {
@@ -169,9 +167,7 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     let is_impact = |tiles: &Range<usize>| {
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
-        // The median is usual as far as this is less than half of the record.
-        let usual_bad = if 2 * tiles.len() < counts.len() { median } else { rate } * seconds(tiles);
-        let is_more = bad >= (2.0 * usual_bad).max(usual_bad + MORE_SIGMAS * usual_bad.sqrt());
+        let is_more = bad >= 2.0 * usual_rate * seconds(tiles);
         bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual && is_more
     };
     found
