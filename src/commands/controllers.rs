@@ -24,7 +24,6 @@ use crate::model::time::Micros;
 use crate::sources::find;
 use crate::sources::objects::captures::Captures;
 use crate::sources::objects::read;
-use crate::sources::open::SourceError;
 use crate::sources::pages::PageFolder;
 use crate::sources::wanted::Wanted;
 use crate::views::Format;
@@ -82,8 +81,7 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
         Read { top: context.settings.asked_top(), wide: context.settings.format == Format::Wide, ..Read::default() };
     // What is no log and no page may be a file of pods.
     let mut found = find::find(&question.sources, Wanted::Both, context.io.now);
-    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. } | SourceError::Stray { .. }))
-    {
+    for error in found.errors.iter().filter(|error| error.is_loss()) {
         context.lost(error)?;
     }
     let clusters: Vec<String> = found.streams.iter().map(|stream| stream.stream.cluster.clone()).collect();

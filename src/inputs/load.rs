@@ -390,17 +390,20 @@ pub(crate) struct JudgedEpisodes {
     pub(crate) is_judged: bool,
     /// What must be known of those that are of several clusters.
     pub(crate) notes: Vec<String>,
+    /// What of the sources is missing, beside what is reported while they are read.
+    pub(crate) losses: Vec<String>,
 }
 
 /// The episodes of sources within these bounds.
 pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
     let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
     for own in apart(sources, context) {
-        let JudgedEpisodes { episodes, clusters, is_judged, notes } = episodes_of_one(&own, within, context)?;
+        let JudgedEpisodes { episodes, clusters, is_judged, notes, losses } = episodes_of_one(&own, within, context)?;
         all.episodes.extend(episodes);
         all.clusters.extend(clusters);
         all.is_judged &= is_judged;
         all.notes.extend(notes);
+        all.losses.extend(losses);
     }
     all.clusters.sort();
     all.clusters.dedup();
@@ -438,6 +441,7 @@ fn bounds_of(bundle: &Bundle) -> Bounds {
 
 fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
     let (mut load, found) = Load::look(sources, within, context)?;
+    let losses = found.errors.iter().filter(|error| error.is_loss()).map(ToString::to_string).collect();
     load.pages(found, context)?;
     load.rollup = load.rollup(context)?;
     // Memory within the bounds; the load for charts is not asked for.
@@ -449,6 +453,7 @@ fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>
         episodes: heaviest.into_iter().chain(episodes).collect(),
         is_judged: !load.is_short,
         notes: load.several_clusters().into_iter().collect(),
+        losses,
         clusters: load.clusters,
     })
 }

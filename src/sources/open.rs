@@ -75,6 +75,13 @@ pub enum SourceError {
     NoUrls(String),
 }
 
+impl SourceError {
+    /// Whether a part of what was named is missing, whatever it is read for; else it is something else.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::Stray { .. } | Self::Stored(_))
+    }
+}
+
 impl From<SourceError> for Problem {
     fn from(error: SourceError) -> Self {
         match error {

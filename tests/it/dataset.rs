@@ -324,6 +324,10 @@ fn what_is_known_of_a_log_is_known_of_its_dataset() {
     let ran = plimsoll(&["traffic", &text]);
     assert!(ran.exits(3).stderr.contains("broken-line.log could not be used when it was built"), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("could not be used").count(), 1, "{}", ran.stderr);
+    for command in [&["clients"][..], &["controllers"], &["guard", "episodes"], &["guard", "events"], &["report"]] {
+        let ran = plimsoll(&[command, &[text.as_str()]].concat());
+        assert_eq!(ran.exits(3).stderr.matches("could not be used").count(), 1, "{command:?}: {}", ran.stderr);
+    }
 }
 
 /// A dataset of several clusters is several clusters, whatever they are asked for.

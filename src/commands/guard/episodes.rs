@@ -65,6 +65,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     }
     let within = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let mut judged = load::episodes(&args.sources, within, context)?;
+    judged.losses.iter().try_for_each(|loss| context.lost(loss))?;
     if !judged.is_judged && judged.episodes.is_empty() {
         // Not that all is well.
         context.lost(format!("{}: fewer than a minute of requests in this time to judge", args.sources.join(" ")))?;

@@ -13,7 +13,6 @@ use crate::model::webhooks::Webhook;
 use crate::sources::find;
 use crate::sources::objects::captures::{self, Captures};
 use crate::sources::objects::read;
-use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;
 use serde_json::Value;
 use std::sync::Arc;
@@ -55,8 +54,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (webhooks, namespaces, mut input) = configured(args, context)?;
     // What is no log and no page may be a file of configurations.
     let mut found = find::find(&args.sources, Wanted::Both, context.io.now);
-    for error in found.errors.iter().filter(|error| matches!(error, SourceError::Io { .. } | SourceError::Stray { .. }))
-    {
+    for error in found.errors.iter().filter(|error| error.is_loss()) {
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
