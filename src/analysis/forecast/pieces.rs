@@ -50,6 +50,9 @@ pub struct Pieces {
     pub noise: f64,
 }
 
+/// A day that lies so many times the noise from its neighbours lies apart from them.
+const APART: f64 = 4.0;
+
 /// Known days that a piece needs at least.
 const MIN_POINTS: usize = 3;
 
@@ -103,23 +106,62 @@ impl Sums {
     }
 }
 
+/// Fewer steps between values, which are no multiples of the least, are changes of their own.
+const FEW_STEPS: usize = 4;
+
 /// The smallest step between values: counts go by ones, rounded numbers by their last digit. A single step, between two
-/// levels, is a change of its own and no grain.
+/// levels, is a change of its own and no grain; so are a few that are no multiples of one.
 pub fn grain(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let largest = sorted.iter().fold(0.0f64, |most, value| most.max(value.abs()));
     // What is less differs by how numbers are kept.
     let steps = sorted.windows(2).map(|two| two[1] - two[0]).filter(|step| *step > 1e-9 * largest);
-    let (grain, count) = steps.fold((f64::INFINITY, 0), |(least, count), step| (least.min(step), count + 1));
-    if count > 1 { grain } else { 0.0 }
+    let steps: Vec<f64> = steps.collect();
+    let grain = steps.iter().copied().fold(f64::INFINITY, f64::min);
+    let is_multiple = |step: &f64| (step / grain - (step / grain).round()).abs() < 1e-6;
+    let is_regular = steps.iter().all(is_multiple);
+    if steps.len() >= FEW_STEPS || steps.len() > 1 && is_regular { grain } else { 0.0 }
 }
 
 /// Cuts days, of which those that are not known are NaN. Values go by steps of `grain`: days can't be known better than
 /// rounding lets them, or a slow rise of counts would be flat pieces with jumps between.
+///
+/// A day that lies apart from both before and both behind it says nothing of the trend: one hour may be a hundred times
+/// the others, or a level may change at noon. It is seen two days later; until then it counts.
 pub fn cut(days: &[f64], grain: f64) -> Pieces {
-    let n = days.len();
     let noise = noise(days).max(grain / 12f64.sqrt());
+    let apart: Vec<usize> = (2..days.len().saturating_sub(2)).filter(|at| is_apart(days, *at, noise)).collect();
+    let whole = cut_all(days, noise);
+    if apart.is_empty() {
+        return whole;
+    }
+    let mut kept = days.to_vec();
+    apart.iter().for_each(|at| kept[*at] = f64::NAN);
+    let mut found = cut_all(&kept, self::noise(&kept).max(grain / 12f64.sqrt()));
+    for at in &apart {
+        found.last[*at..at + 2].copy_from_slice(&whole.last[*at..at + 2]);
+    }
+    // A level that changed within a day did so on that day.
+    found.cuts.iter_mut().filter(|own| apart.contains(&(own.0 - 1))).for_each(|own| own.0 -= 1);
+    found
+}
+
+/// Whether a day lies apart from the two before it and the two behind it, which agree with one another on either side.
+fn is_apart(days: &[f64], at: usize, noise: f64) -> bool {
+    let [a, b, day, c, d] = [at - 2, at - 1, at, at + 1, at + 2].map(|at| days[at]);
+    let far = APART * noise;
+    let (before, behind) = ((a - b).abs(), (c - d).abs());
+    // A slope is as steep on both sides of it.
+    let step = before.max(behind);
+    let is_known = days[at - 2..=at + 2].iter().all(|day| day.is_finite());
+    is_known
+        && step <= far.max(2.0 * before.min(behind))
+        && [b, c].iter().all(|near| (day - near).abs() > far + 2.0 * step)
+}
+
+fn cut_all(days: &[f64], noise: f64) -> Pieces {
+    let n = days.len();
     let base = days.iter().copied().find(|value| value.is_finite()).unwrap_or(0.0);
     let mut sums = vec![Sums::default(); n + 1];
     for (at, value) in days.iter().enumerate() {
@@ -266,6 +308,7 @@ mod tests {
         }
         assert_eq!((grain(&[0.5, 3.0, 1.0, f64::NAN, 1.0]), grain(&[2.0, 2.0]), grain(&[])), (0.5, 0.0, 0.0));
         assert_eq!(grain(&[10.0, 95.0, 10.0]), 0.0);
+        assert_eq!((grain(&[10.0, 20.0, 35.0]), grain(&[10.0, 20.0, 30.0])), (0.0, 10.0));
     }
 
     #[test]
@@ -275,6 +318,36 @@ mod tests {
             let found = cut(&days, grain(&days));
             let [(day, by)] = found.cuts[..] else { panic!("{:?}", found.cuts) };
             assert!(day == at && (by - 85.0).abs() < 1e-9 && by > 4.0 * found.noise, "{day} {by} {}", found.noise);
+        }
+    }
+
+    #[test]
+    fn one_day_apart_takes_no_trend() {
+        let wobble = |at: usize| ((at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / 1e8;
+        for (odd, by) in [(20, 400.0), (30, -90.0), (37, 1e6)] {
+            let mut days: Vec<f64> = (0..40).map(|at| 100.0 + 2.0 * at as f64 + wobble(at)).collect();
+            days[odd] += by;
+            let found = cut(&days, 0.0);
+            let last = found.last[39];
+            assert!(found.cuts.is_empty() && (last.slope - 2.0).abs() < 0.01 && last.is_sloped(), "{odd}: {last:?}");
+            // Two days later nobody had seen yet that it was one day.
+            assert!((found.last[odd + 1].slope - 2.0).abs() > 0.1 || !found.last[odd + 1].is_sloped());
+            assert!((found.last[odd + 2].slope - 2.0).abs() < 0.01, "{odd}: {:?}", found.last[odd + 2]);
+        }
+        // Two such days are a level that came and went.
+        let mut days = vec![10.0; 40];
+        days[20..22].fill(90.0);
+        assert!(cut(&days, 0.0).last[39].slope.abs() < 0.01);
+    }
+
+    #[test]
+    fn a_level_that_changes_within_a_day_is_one_step() {
+        for half in [20.0, 45.0, 80.0] {
+            let mut days: Vec<f64> = (0..40).map(|at| if at < 20 { 10.0 } else { 95.0 } + f64::from(at % 2)).collect();
+            days[20] = half;
+            let found = cut(&days, 0.0);
+            let [(at, by)] = found.cuts[..] else { panic!("{half}: {:?}", found.cuts) };
+            assert!((20..=21).contains(&at) && (by - 85.0).abs() < 1.5, "{half}: {at} {by}");
         }
     }
 
