@@ -6,6 +6,9 @@ use crate::model::problem::Problem;
 use regex::Regex;
 use std::str::FromStr;
 
+/// Dimensions whose values never hold a comma.
+const WITHOUT_COMMAS: [&str; 7] = ["verb", "resource", "group", "subresource", "namespace", "code", "stage"];
+
 /// One condition on one dimension.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter<D = Dim> {
@@ -93,23 +96,35 @@ impl<D: FromStr<Err = Problem>> FromStr for Filter<D> {
             let wrong = |why| Problem::setting(format!("'{pattern}' is not a regular expression: {why}"));
             Regex::new(pattern.trim()).map_err(wrong)
         };
-        let plain = |value: &str| value.trim().to_owned();
+        let name = name.trim();
+        let plain = |value: &str| {
+            let value = value.trim();
+            if WITHOUT_COMMAS.contains(&name) && value.contains(',') {
+                let any = value.split(',').map(str::trim).collect::<Vec<&str>>().join("|");
+                let hint = format!("for any of several write {name}=~'^({any})$'");
+                return Err(Problem::setting(format!("no {name} holds a comma, as '{value}' does")).hint(hint));
+            }
+            if name == "code" && !value.is_empty() && value.parse::<u16>().is_err() {
+                return Err(Problem::setting(format!("'{value}' is no code, such as 404")));
+            }
+            Ok(value.to_owned())
+        };
         let test = if let Some(value) = rest.strip_prefix("=~") {
             Test::Matches(regex(value)?)
         } else if let Some(value) = rest.strip_prefix("!~") {
             Test::MatchesNot(regex(value)?)
         } else if let Some(value) = rest.strip_prefix("!=") {
-            Test::IsNot(plain(value))
+            Test::IsNot(plain(value)?)
         } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-            Test::Is(plain(value))
+            Test::Is(plain(value)?)
         } else if let Some(value) = rest.strip_prefix(">=") {
-            Test::AtLeast(plain(value))
+            Test::AtLeast(plain(value)?)
         } else if let Some(value) = rest.strip_prefix("<=") {
-            Test::AtMost(plain(value))
+            Test::AtMost(plain(value)?)
         } else if let Some(value) = rest.strip_prefix('>') {
-            Test::Above(plain(value))
+            Test::Above(plain(value)?)
         } else if let Some(value) = rest.strip_prefix('<') {
-            Test::Below(plain(value))
+            Test::Below(plain(value)?)
         } else {
             return Err(Problem::setting(format!("'{text}': {form}")));
         };
