@@ -150,6 +150,9 @@ pub enum Part {
 
 const REQUEST: &[&str] = &["verb", "group", "version", "resource", "subresource", "scope", "component"];
 const REQUEST_CODE: &[&str] = &["verb", "group", "version", "resource", "subresource", "scope", "component", "code"];
+/// The same, and which part of the control plane asks (from 1.36 on).
+const REQUEST_CODE_CLIENT: &[&str] =
+    &["verb", "group", "version", "resource", "subresource", "scope", "component", "code", "system_client"];
 const KIND: &[&str] = &["request_kind"];
 const RESOURCE: &[&str] = &["group", "resource"];
 const FLOW: &[&str] = &["priority_level", "flow_schema"];
@@ -188,7 +191,7 @@ use Metric as M;
 
 /// All names.
 pub const ENTRIES: &[Entry] = &[
-    counter("apiserver_request_total", M::Requests, REQUEST_CODE),
+    counter("apiserver_request_total", M::Requests, REQUEST_CODE_CLIENT),
     counter("apiserver_request_count", M::Requests, REQUEST_CODE).older(1),
     histogram("apiserver_request_duration_seconds", M::Duration, REQUEST),
     histogram("apiserver_request_latencies", M::Duration, REQUEST).older(1).scaled(1e-6),

@@ -25,6 +25,24 @@ fn began_within(start: f64, first: Micros, page: Micros) -> bool {
     start * 1e6 > first as f64 && start * 1e6 <= page as f64 + START_SLACK * 1e6
 }
 
+/// A page breaks off that lacks one in ten of the counters that its process has; of fewer that can't be known. More
+/// pages in a row that lack as many are pages of less.
+const MIN_KNOWN: usize = 20;
+const MAX_PARTIAL: u64 = 3;
+
+/// What a counter leaps by at least where it is absurd, and how many times what it rises by otherwise.
+const LEAP: f64 = 100.0;
+const LEAP_TIMES: f64 = 10.0;
+
+/// Whether of three values that a counter had on pages that follow one another the middle one can't be: the last is
+/// near the first, and the one between lies far from both.
+fn is_absurd([prior, before, value]: [f64; 3]) -> bool {
+    let rise = value - prior;
+    let leap = (before - prior).abs();
+    // Not known values compare as false.
+    rise >= 0.0 && (before < prior || before > value) && leap >= LEAP && leap > LEAP_TIMES * rise
+}
+
 /// One process behind a folder's pages.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -50,6 +68,12 @@ pub(super) struct Process {
     pub(super) courses: HashMap<u32, Vec<(u32, f64)>>,
     /// By gauge whose values are kept: when, and what. Of too many, the higher of two neighbours.
     pub(super) levels: HashMap<u32, Vec<(Micros, f64)>>,
+    /// By series: the value on the page before the last that had it; NaN before any.
+    prior: Vec<f64>,
+    /// Counters that were met.
+    known: usize,
+    /// Pages that break off, of those that followed one another just now.
+    partial: u64,
     /// The number of the series that says what it would lead, if there is one: two programs do not stand for the same.
     pub(super) stands_for: Option<u32>,
     marks: [f64; MARKS.len()],
@@ -190,6 +214,9 @@ impl Process {
             intervals: Vec::new(),
             courses: HashMap::new(),
             levels: HashMap::new(),
+            prior: Vec::new(),
+            known: 0,
+            partial: 0,
             stands_for: None,
             marks,
         }
@@ -241,7 +268,21 @@ impl Process {
         self.values.resize(all.len(), f64::NAN);
         self.seen.resize(all.len(), 0);
         self.increases.resize(all.len(), 0.0);
-        if !is_first {
+        self.prior.resize(all.len(), f64::NAN);
+        // What a page lacks that breaks off is counted by the next one: both are of one interval.
+        let counters = page.iter().filter(|own| all[own.0 as usize].is_counter()).count();
+        let is_partial = !is_first && self.known >= MIN_KNOWN && counters * 10 < self.known * 9;
+        let continues = std::mem::take(&mut self.partial);
+        if is_partial && continues == MAX_PARTIAL {
+            self.known = counters;
+        } else if is_partial {
+            self.partial = continues + 1;
+        }
+        if continues > 0
+            && let Some(last) = self.intervals.last_mut()
+        {
+            last.1 = at;
+        } else if !is_first {
             self.intervals.push((self.last, at));
         } else if self.from_zero {
             self.intervals.push((self.began().min(at), at));
@@ -250,6 +291,8 @@ impl Process {
             let n = number as usize;
             let series = &all[n];
             let before = std::mem::replace(&mut self.values[n], value);
+            let prior = std::mem::replace(&mut self.prior[n], before);
+            self.known += usize::from(series.is_counter() && self.seen[n] == 0);
             self.seen[n] = self.pages;
             if !series.is_counter() {
                 if series.is_followed(kept) {
@@ -263,20 +306,46 @@ impl Process {
                     self.baseline.insert(number, value);
                     continue;
                 }
+                // One value that is absurd was none: what it added is taken back, and what rose since the one before
+                // rose evenly.
+                false if is_absurd([prior, before, value]) => {
+                    let added = if before < prior { before } else { before - prior };
+                    let rise = value - prior;
+                    let part = self.part_of_earlier();
+                    self.add(number, 1, rise * part - added, series.is_timed(kept));
+                    rise * (1.0 - part)
+                }
                 // A series that is new was 0; one that fell began again.
                 false if before.is_nan() || value < before => value,
                 false => value - before,
             };
             if difference > 0.0 {
-                self.increases[n] += difference;
-                if series.is_timed(kept) {
-                    self.courses.entry(number).or_default().push((self.intervals.len() as u32 - 1, difference));
-                }
+                self.add(number, 0, difference, series.is_timed(kept));
             }
         }
         self.last = at;
         if self.intervals.len() > MAX_INTERVALS {
             self.coarsen();
+        }
+    }
+
+    /// Which part of the last two intervals the earlier one is.
+    fn part_of_earlier(&self) -> f64 {
+        let lengths: Vec<f64> = self.intervals.iter().rev().take(2).map(|own| (own.1 - own.0) as f64).collect();
+        match lengths[..] {
+            [last, earlier] if last + earlier > 0.0 => earlier / (last + earlier),
+            _ => 0.0,
+        }
+    }
+
+    /// Adds a difference to a series' increase, and to its course in the last interval, or so many `before` it.
+    fn add(&mut self, number: u32, before: u32, difference: f64, is_timed: bool) {
+        self.increases[number as usize] += difference;
+        let Some(interval) = (self.intervals.len() as u32).checked_sub(1 + before).filter(|_| is_timed) else { return };
+        let course = self.courses.entry(number).or_default();
+        match course.last_mut() {
+            Some(last) if last.0 == interval => last.1 = (last.1 + difference).max(0.0),
+            _ => course.push((interval, difference.max(0.0))),
         }
     }
 
