@@ -153,7 +153,10 @@ impl Requests for Audit {
                 requests: f64::from(row.count),
                 errors: of(Outcome::Error),
                 throttled: of(Outcome::Throttled),
+                is_start: false,
+                controller: None,
                 refused: 0.0,
+                unauthorized: 0.0,
                 spent: row.spent.map(f64::from),
                 latency: &self.latencies[begin..begin + len],
             });

@@ -364,7 +364,10 @@ impl Requests for Metrics {
                 requests,
                 errors,
                 throttled,
+                is_start: false,
+                controller: None,
                 refused: 0.0,
+                unauthorized: 0.0,
                 spent: [0.0; 3],
                 latency: &self.latencies[begin..begin + len],
             });

@@ -51,6 +51,7 @@ KINDS = {
     "store-full": {"slow-etcd", "write-burst"},
     "garbage-collection": {"cascade-delete", "write-burst", "client-surge"},
     "admission-refuses": {"writes-refused"},
+    "credentials-invalid": {"credentials-invalid"},
     "conflict-storm": {"write-burst", "client-surge"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }

@@ -2,16 +2,15 @@
 //! numbers.
 
 use super::answers::Answers;
+use super::steps::steps;
 use super::suspects::{Line, Suspect};
-use crate::analysis::dims::{account, short_user, shown_user};
-use crate::analysis::flow::fence::{refusal, risk};
+use crate::analysis::dims::{short_user, shown_user};
 use crate::analysis::judge::Episode;
 use crate::analysis::judge::candidates::{Candidate, Feature};
 use crate::analysis::judge::vitals::Start;
 use crate::analysis::judge::weights::weight;
 use crate::model::cause::{Cause, Evidence, Source};
-use crate::model::incident::{change, quote};
-use crate::model::report::{Finding, Severity};
+use crate::model::incident::change;
 use crate::model::time::clock;
 use crate::model::units::{counted, percent, significant};
 
@@ -19,8 +18,6 @@ use crate::model::units::{counted, percent, significant};
 const MIN_WEIGHT: f64 = 0.15;
 /// Without anything that speaks for it, a candidate is no more than a name.
 const UNSUPPORTED: f64 = 0.05;
-/// Findings whose remedies are given with a cause.
-const REMEDIES: usize = 3;
 /// Candidates that are kept.
 const CANDIDATES: usize = 12;
 
@@ -67,11 +64,6 @@ fn missing(source: Source) -> &'static str {
     }
 }
 
-/// What ends requests that are answered with 401.
-const RENEW: &str = "renew the credentials of who sends them: a certificate or token that expired or was revoked, or \
-                     one of another cluster; priority and fairness never sees such requests, so nothing there slows \
-                     them down";
-
 /// Logarithm of how many times more watches start, from which on clients connect again.
 const MORE_WATCHES: f64 = 0.7;
 /// Restarts that a sentence names.
@@ -103,7 +95,7 @@ fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
     let is_name = supports.is_empty();
     let capped = |confidence: f64| if is_name { confidence.min(UNSUPPORTED) } else { confidence };
     let confidence = capped(candidate.confidence);
-    let (now, later) = steps(words, candidate);
+    let (now, later) = steps(words.sources, words.answers, candidate);
     let missing = Source::ALL.into_iter().filter(|source| !words.read.contains(source)).map(missing);
     Cause {
         kind: candidate.kind,
@@ -195,20 +187,26 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         }
         "relist-storm" => match words.episode.starts.first() {
             Some(_) => {
-                let all: Vec<String> = starts_of(words.episode, candidate.name.as_deref())
-                    .map(|start| match start.instance.as_str() {
-                        "" => format!("an apiserver restarted at {}", clock(start.at)),
-                        name => format!("{name} restarted at {}", clock(start.at)),
-                    })
-                    .take(STARTS_NAMED)
-                    .collect();
+                let mut all: Vec<(&str, Vec<String>)> = Vec::new();
+                for start in starts_of(words.episode, candidate.name.as_deref()).take(STARTS_NAMED) {
+                    match all.iter_mut().find(|own| own.0 == start.instance) {
+                        Some(own) => own.1.push(clock(start.at)),
+                        None => all.push((&start.instance, vec![clock(start.at)])),
+                    }
+                }
+                let named = |name: &str| if name.is_empty() { "an apiserver".to_owned() } else { name.to_owned() };
+                let all: Vec<String> =
+                    all.iter().map(|own| format!("{} restarted at {}", named(own.0), own.1.join(", "))).collect();
                 format!("{}, and its clients reconnected", all.join(", "))
             }
             // The clients of one that stood still wait, and stay.
             None if candidate.feature("away").max(candidate.feature("stood_still")) > 0.0
                 && candidate.feature("watches") < MORE_WATCHES =>
             {
-                format!("{} did not answer", named("an apiserver"))
+                format!("{} did not answer", named(apiservers(candidate)))
+            }
+            None if candidate.feature("all_away") > 0.0 => {
+                "the apiservers were unavailable or restarted, and their clients reconnected".to_owned()
             }
             None => format!("{} was unavailable or restarted, and its clients reconnected", named("an apiserver")),
         },
@@ -225,6 +223,11 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             Some(who) => format!("{} changed rules that refuse writes of many clients", name(who)),
             None => "rules of the cluster refused writes of many clients (400, 403, 422)".to_owned(),
         },
+        "credentials-invalid" => {
+            "requests of many clients had no valid credentials (401): a key, a certificate or their tokens changed \
+             or expired"
+                .to_owned()
+        }
         "too-few-seats" => {
             let what = match () {
                 () if candidate.feature("throttled_flat") > 0.0 => "requests were throttled (429)",
@@ -238,8 +241,7 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         }
         "apiserver-slow" => format!("{} was slow, the others were not", named("one apiserver")),
         "controllers-down" => {
-            let by_pods = candidate.features.iter().any(|own| own.name == "silent" && own.source == Source::Metrics);
-            let what = if by_pods { "bound no pods" } else { "sent no requests" };
+            let what = if candidate.feature("unbound") > 0.0 { "bound no pods" } else { "sent no requests" };
             format!("{} {what}: it had stopped, or could not connect", named("a controller"))
         }
         "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
@@ -328,6 +330,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "leases_failing") => format!("{} of the writes of leases fail, which call no webhook", percent(value)),
         (_, "one_apiserver") => "one apiserver is much slower than the others".to_owned(),
         (_, "api_unavailable") => "its APIService was unavailable".to_owned(),
+        (_, "unauthorized") => format!("{} of the requests were answered with 401", percent(value)),
         ("writes-refused", "refused") => {
             format!("{} of the writes were refused, leases and events not counted", percent(value))
         }
@@ -353,6 +356,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
         ("nodes-lost", "late") => "the episode began before the nodes were lost".to_owned(),
         ("nodes-lost", "impact") => "requests suffered too: kubelets may be cut off by the control plane".to_owned(),
+        (_, "reads_fail") => {
+            format!("{} of the reads of this resource fail, too, which call no webhook", percent(value))
+        }
         (_, "stood_still") => {
             "nothing was answered for a time, not even what needs no etcd (reviews, health checks)".to_owned()
         }
@@ -364,7 +370,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
         (_, "rest_slower") => format!("requests to the others took {} times as long, too", times(value)),
         (_, "load_here") => format!("the work asked of it grew by {}", percent(value)),
-        (_, "silent") if feature.source == Source::Metrics => {
+        (_, "unbound") => {
             "pods were created, none was bound to a node, and hardly any had its status written".to_owned()
         }
         (_, "silent") => "it did not even renew its lease, or ask for it".to_owned(),
@@ -393,178 +399,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
     })
 }
 
-/// Adds to causes that are clients what mends the findings on them, once those of the episode's time are known.
-pub fn add_remedies(causes: &mut [Cause], answers: &Answers) {
-    let field = |cause: &Cause, name: &str| cause.subject_of(name).unwrap_or_default().to_owned();
-    for cause in causes.iter_mut().filter(|cause| matches!(cause.kind, "client-surge" | "write-burst")) {
-        let who = [field(cause, "user"), field(cause, "agent")];
-        let new: Vec<String> =
-            remedies(answers, &who).into_iter().filter(|remedy| !cause.later.contains(remedy)).collect();
-        cause.later.splice(0..0, new);
-    }
-}
-
-/// What mends the gravest findings on a client, each once.
-fn remedies(answers: &Answers, who: &[String; 2]) -> Vec<String> {
-    let mut all: Vec<String> =
-        findings_on(answers, who).into_iter().take(REMEDIES).map(|own| own.remedy.clone()).collect();
-    all.dedup();
-    all
-}
-
-/// Findings on a client within the episode.
-fn findings_on<'w>(answers: &'w Answers, who: &[String; 2]) -> Vec<&'w Finding> {
-    let all = answers.findings("clients").filter(|finding| finding.severity >= Severity::Warning);
-    let is = |finding: &Finding, field: &str, value: &str| finding.subject.get(field).is_some_and(|own| own == value);
-    let mut all: Vec<&Finding> = all
-        .filter(|own| is(own, "user", &who[0]) && (is(own, "agent", &who[1]) || !own.subject.contains_key("agent")))
-        .collect();
-    all.sort_by(|a, b| a.graver(b));
-    all
-}
-
-/// What to do now, and later.
-fn steps(words: Words<'_>, candidate: &Candidate) -> (Vec<String>, Vec<String>) {
-    let sources = words.sources;
-    let (mut now, mut later) = (Vec::new(), Vec::new());
-    match candidate.kind {
-        "client-surge" | "write-burst" => {
-            if let Some(who) = &candidate.caller {
-                now.extend(slow_down(&who[0], sources));
-                later.extend(remedies(words.answers, who));
-            }
-            if candidate.kind == "write-burst" {
-                later.push(format!(
-                    "write only changes, and less often: plimsoll clients {sources}, plimsoll etcd history {sources}"
-                ));
-            }
-        }
-        "expensive-lists" => later.push(format!(
-            "read from the watch cache, in pages or through informers: plimsoll clients {sources} --emit watch-cache"
-        )),
-        "request-surge" => {
-            let is_authenticated = candidate.feature("unauthenticated") == 0.0;
-            now.extend((!is_authenticated).then(|| RENEW.to_owned()));
-            now.push(match candidate.feature("unlogged") > 0.0 {
-                true => "log them at level Metadata to see who sends them: a rule for this resource before the one \
-                         that leaves it out of the audit policy"
-                    .to_owned(),
-                false => "enable audit logging at level Metadata to see who sends them: plimsoll traffic AUDIT --by \
-                          user,agent"
-                    .to_owned(),
-            });
-            now.extend(
-                is_authenticated.then(|| {
-                    "find who holds the seats of API Priority and Fairness: plimsoll clients --seats".to_owned()
-                }),
-            );
-        }
-        "load-surge" => {
-            later.push("add capacity, or spread the load over time: plimsoll balance, plimsoll forecast".to_owned());
-        }
-        "slow-etcd" => {
-            if candidate.feature("store_full") > 0.0 {
-                let step = "see whether NOSPACE is raised; then compact, defragment and disarm: etcdctl alarm list";
-                now.push(step.to_owned());
-            }
-            now.push(format!("check etcd's members, disk and leader: plimsoll etcd health {sources}"));
-            later.push("give etcd a dedicated disk with low write latency".to_owned());
-        }
-        "webhook-drag" => {
-            now.push(
-                "if it does not enforce security, admit requests without it: failurePolicy Ignore, or a shorter \
-                 timeoutSeconds"
-                    .to_owned(),
-            );
-            later.push(format!("list the requests it is called for: plimsoll guard webhooks {sources}"));
-        }
-        "api-unavailable" => {
-            now.push("see which API is unavailable and why: kubectl get apiservices".to_owned());
-            now.push(
-                "if its objects are custom resources, see the webhook that converts them: kubectl get crds \
-                 -o custom-columns=NAME:.metadata.name,CONVERSION:.spec.conversion.strategy"
-                    .to_owned(),
-            );
-            later.push("run two replicas or more of what serves it, with a PodDisruptionBudget".to_owned());
-        }
-        "relist-storm" => later.push(format!(
-            "use informers with bookmarks, so that clients resume instead of relisting: plimsoll clients {sources} \
-             --emit watch-cache"
-        )),
-        "cascade-delete" => later.push("prevention: delete in steps, and do not grant deletecollection".to_owned()),
-        "imbalance" => later.push(format!("spread connections evenly: plimsoll balance {sources}")),
-        "nodes-lost" => {
-            now.push("see what these nodes share (zone, network, image): kubectl get nodes -o wide".to_owned());
-            later.push(format!(
-                "see what their pods' eviction asks of the control plane: plimsoll guard events {sources}"
-            ));
-        }
-        "writes-refused" => {
-            now.push(format!("see what is refused to whom: plimsoll traffic {sources} --by code,verb,resource,user"));
-            now.push("find the rule: responseStatus.message of these in the audit log names it".to_owned());
-            now.push(
-                "undo the latest change of admission and access: kubectl get \
-                 validatingadmissionpolicybindings,validatingwebhookconfigurations,mutatingwebhookconfigurations \
-                 --sort-by=.metadata.creationTimestamp"
-                    .to_owned(),
-            );
-            later.push("try rules with validationActions [Warn, Audit] before they deny".to_owned());
-        }
-        "too-few-seats" => {
-            now.push(
-                "see what was changed, and undo it: kubectl get flowschemas,prioritylevelconfigurations \
-                 --sort-by=.metadata.creationTimestamp"
-                    .to_owned(),
-            );
-            later.push(format!("see the seats of each level: plimsoll clients --seats {sources}"));
-        }
-        "apiserver-slow" => {
-            now.push(
-                "compare its machine with those of the others: CPU limit and steal, memory, network; restart it if \
-                 they are well"
-                    .to_owned(),
-            );
-            later.push(format!("see whether it is full: plimsoll memory show {sources}"));
-        }
-        "controllers-down" => {
-            now.push(
-                "see whether its pods run, and why they ended: kubectl -n kube-system get pods -o wide".to_owned(),
-            );
-            later.push("run it on each control-plane node, with leader election".to_owned());
-        }
-        "memory" => {
-            now.push(format!("find what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}"))
-        }
-        _ => {}
-    }
-    (now, later)
-}
-
-/// What to do about a client while it goes on.
-fn slow_down(user: &str, sources: &str) -> Vec<String> {
-    if user.is_empty() {
-        return vec![RENEW.to_owned()];
-    }
-    let mut steps = Vec::new();
-    if let Some((namespace, account)) = account(user) {
-        steps.push(format!(
-            "find the workload that runs as {}, and scale it down or roll it back: kubectl get pods -n {} \
-             --field-selector spec.serviceAccountName={}",
-            short_user(user),
-            quote(namespace),
-            quote(account)
-        ));
-    }
-    if refusal(user).or(risk(user, &[])).is_some() {
-        return steps;
-    }
-    steps.push(format!(
-        "until then throttle {} to protect other clients, with the manifests of: plimsoll clients {sources} \
-         --emit fence --client {}",
-        short_user(user),
-        quote(user)
-    ));
-    steps
+/// One apiserver without a name, or all of several.
+fn apiservers(candidate: &Candidate) -> &'static str {
+    if candidate.feature("all_away") > 0.0 { "the apiservers" } else { "an apiserver" }
 }
 
 /// Starts of apiservers in an episode in order of time, those of the one that is named before others.

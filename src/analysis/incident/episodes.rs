@@ -129,7 +129,10 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
     ];
     // One client that is refused is no impact on others.
     let refused: Bad = ("refused_writes_per_s", "refused writes", |own| own.tiles.refused[0]);
-    for (name, words, of) in bad.into_iter().chain(own.has_refusals().then_some(refused)) {
+    let unauthorized: Bad = ("unauthorized_per_s", "401s", |own| own.tiles.unauthorized);
+    let of_many = [(Signal::RefusedWrites, refused), (Signal::Unauthorized, unauthorized)];
+    let of_many = of_many.into_iter().filter(|(signal, _)| own.has(signal)).map(|own| own.1);
+    for (name, words, of) in bad.into_iter().chain(of_many) {
         let values = rate(of);
         if values[1] >= NOTABLE * values[0] && values[1] >= 0.05 {
             add(name, words, Form::PerSecond, values, source);
@@ -144,6 +147,10 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         ("watches_per_s", "watch starts", |own| own.tiles.watches),
     ] {
         let values = rate(of);
+        // Pages count watches when they end.
+        if name == "watches_per_s" && source == Source::Metrics {
+            continue;
+        }
         if values[1] >= NOTABLE * values[0] && values[1] >= 0.5 || is_fall(values) {
             add(name, words, Form::PerSecond, values, source);
         }
@@ -190,6 +197,7 @@ fn deviating(own: &Deviation) -> Option<Effect> {
         Signal::Errors => ("errors_share", "requests with 5xx"),
         Signal::FailedWrites => ("failed_writes_share", "writes with 5xx"),
         Signal::RefusedWrites => ("refused_writes_share", "refused writes"),
+        Signal::Unauthorized => ("unauthorized_share", "requests with 401"),
         Signal::Throttled => ("throttled_share", "requests with 429"),
         Signal::Requests => ("rps", "requests"),
         Signal::Lists => ("lists_per_s", "LISTs"),

@@ -10,6 +10,7 @@ pub mod pulse;
 pub mod redact;
 pub mod redact_files;
 pub mod report;
+pub mod steps;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;

@@ -21,6 +21,10 @@ const MIN_EXPECTED: f64 = 4.0;
 const ALIVE: f64 = 0.1;
 /// Of one that has too little to do to be seen in an interval, so many requests show that its log goes on.
 const SHOWS: f64 = 3.0;
+/// Where so many other clients, and this part of those that usually ask for something, are silent as well, it is their
+/// apiserver that is, or its log, whoever merged it with those of others.
+const MIN_OTHERS: usize = 2;
+const PART_OF_OTHERS: f64 = 0.25;
 /// A process that is started again asks within seconds. In µs.
 const MIN_SILENCE: Micros = 30 * SECOND;
 /// At the begin of a record it may be starting, for so long. In µs.
@@ -50,7 +54,7 @@ pub(super) fn silences(series: &RequestSeries) -> Vec<Silence> {
             continue;
         }
         let base = vec![leases.usual; leases.counts.len()];
-        let tiles = silent_tiles(series, [&leases, &Asking::new(series, requests(series, number))]);
+        let tiles = silent_tiles(series, [&leases, &Asking::new(series, series.asked[number].clone())]);
         all.extend(tiles.into_iter().map(|tiles| Silence {
             name,
             usual: leases.usual,
@@ -79,7 +83,7 @@ fn unseen(series: &RequestSeries) -> Vec<Silence> {
 
 /// Whether audit logs that have the other controller's leases have no request of the scheduler, and pods wait.
 fn is_never_seen(series: &RequestSeries) -> bool {
-    let is_there = || requests(series, SCHEDULER).iter().any(|count| *count > 0.0);
+    let is_there = || series.asked[SCHEDULER].iter().any(|count| *count > 0.0);
     let is_logged = || Asking::new(series, series.leases[MANAGER].clone()).usual >= MIN_RATE;
     !unbound(series).is_empty() && !is_there() && is_logged()
 }
@@ -119,16 +123,6 @@ impl Asking {
     }
 }
 
-/// All that one of the controllers asks by interval, and what accounts of its own do.
-fn requests(series: &RequestSeries, number: usize) -> Vec<f64> {
-    let mut counts = vec![0.0; series.tiles.len()];
-    let callers = series.accounts.iter().zip(&series.by_caller).filter(|(own, _)| **own == Some(number));
-    for (tile, count) in callers.flat_map(|(_, own)| &own.counts) {
-        counts[*tile as usize] += f64::from(*count);
-    }
-    counts
-}
-
 /// Runs of intervals in which nothing is asked, of leases and at all, though all apiservers answer. At the
 /// beginning of what was read they last for longer than a start.
 fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize>> {
@@ -143,6 +137,7 @@ fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize
         let mut idle = series.by_instance.iter().zip(&typical).filter(|(_, usual)| !is_busy(**usual));
         idle.all(|(own, _)| own[tiles.clone()].iter().sum::<f64>() >= SHOWS)
     };
+    let clients = clients(series);
     let others = Asking::new(series, series.other_leases.clone());
     let is_silent = |at: &usize| {
         let seconds = grid.seconds(*at);
@@ -152,5 +147,20 @@ fn silent_tiles(series: &RequestSeries, asking: [&Asking; 2]) -> Vec<Range<usize
     // What the record's last interval covers may be too little to be silent.
     let is_long = |tiles: &Range<usize>| grid.start(tiles.end) - grid.start(tiles.start) + grid.tile >= MIN_SILENCE;
     let is_start = |tiles: &Range<usize>| tiles.start == 0 && grid.start(tiles.end) - grid.span.0 < STARTS;
-    found.into_iter().filter(|tiles| is_long(tiles) && !is_start(tiles) && goes_on(tiles)).collect()
+    let is_alone = |tiles: &Range<usize>| {
+        let seconds: f64 = tiles.clone().map(|at| grid.seconds(at)).sum();
+        let asking: Vec<&Asking> = clients.iter().filter(|own| own.usual * seconds >= 2.0 * MIN_EXPECTED).collect();
+        let silent = asking.iter().filter(|own| own.counts[tiles.clone()].iter().all(|count| *count == 0.0)).count();
+        silent < MIN_OTHERS || (silent as f64) < PART_OF_OTHERS * asking.len() as f64
+    };
+    let is_its = |tiles: &Range<usize>| is_long(tiles) && !is_start(tiles) && goes_on(tiles) && is_alone(tiles);
+    found.into_iter().filter(is_its).collect()
+}
+
+/// What each client asks for that does not belong to the control plane, at its typical rate: one that asks now and then
+/// is silent in between.
+fn clients(series: &RequestSeries) -> Vec<Asking> {
+    let clients = series.by_caller.iter().zip(&series.is_own).filter(|own| !own.1 && series.by_caller.len() > 1);
+    let of = |counts: Vec<f64>| Asking { usual: series.typical_of(&counts), counts };
+    clients.map(|own| of(own.0.dense(series.tiles.len()))).collect()
 }

@@ -3,7 +3,7 @@
 use super::controllers::{self, Silence};
 use super::excursions::{baseline, excursions, runs};
 use super::nodes;
-use super::refusals;
+use super::refusals::{self, Refusals};
 use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
 use super::slower;
@@ -62,12 +62,15 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     // A failing webhook fails writes, of which there may be few among all requests.
     let failed = impacts(series, |tile| (tile.felt[2].errors, tile.felt[2].requests));
     all.extend(failed.into_iter().map(|own| own.deviation(series, Signal::FailedWrites)));
-    // A rule that refuses refuses many clients' writes.
-    let refused = impacts(series, |tile| tile.refusals.counts());
-    let refused = refused
-        .into_iter()
-        .filter(|own| refusals::are_many(series.tiles[own.tiles.clone()].iter().map(|tile| &tile.refusals)));
-    all.extend(refused.map(|own| own.deviation(series, Signal::RefusedWrites)));
+    // A rule that refuses refuses many clients' writes, and a key that is not valid any more those of many clients.
+    for (signal, of) in [
+        (Signal::RefusedWrites, (|tile: &Tile| &tile.refusals) as fn(&Tile) -> &Refusals),
+        (Signal::Unauthorized, |tile| &tile.unauthorized),
+    ] {
+        let refused = impacts(series, |tile| of(tile).counts());
+        let are_many = |own: &Impact| refusals::are_many(series.tiles[own.tiles.clone()].iter().map(of));
+        all.extend(refused.into_iter().filter(are_many).map(|own| own.deviation(series, signal.clone())));
+    }
     // A slow store or webhook is slow for writes, of which there may be few among all requests.
     for class in 0..3 {
         let found = impacts(series, |tile| {
@@ -205,10 +208,16 @@ fn loads(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviation> {
                 continue;
             }
             let base = vec![own.baseline; len];
+            let span = edges(series, counts, &base, own.level, &own.tiles);
+            // The load of an apiserver whose pages begin or end then.
+            let is_seam = |at: &Micros| (at - span.0).abs().min((at - span.1).abs()) <= 2 * series.grid.tile;
+            if series.seams.iter().any(is_seam) {
+                continue;
+            }
             all.push(Deviation {
                 signal: signal.clone(),
                 source: series.source,
-                span: edges(series, counts, &base, own.level, &own.tiles),
+                span,
                 slack: series.grid.tile,
                 level: own.level,
                 baseline: own.baseline,

@@ -352,6 +352,19 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     let begin = series.iter().map(|own| own.grid.span.0).min().unwrap_or(draft.span.0);
     draft.span = (draft.span.0.max(begin), draft.span.1.min(end));
     draft.state = if draft.span.1 + draft.slack.min(OPEN) >= end { State::Ongoing } else { State::Ended };
+    draft.grade = grade(&draft.deviations);
+}
+
+/// A draft without that requests became slower, where their own baseline does not show it; `None` if that was all.
+pub(super) fn without_slower(draft: &Draft) -> Option<Draft> {
+    let mut rest = draft.clone();
+    rest.deviations.retain(|own| own.signal != Signal::Slower);
+    rest.grade = grade(&rest.deviations);
+    (!rest.deviations.is_empty() && is_one(&rest)).then_some(rest)
+}
+
+/// The grade of what deviates.
+fn grade(deviations: &[Deviation]) -> Grade {
     let seconds = |own: &Deviation| (own.span.1 - own.span.0) as f64 / SECOND as f64;
     let is_outage = |own: &Deviation| match own.signal {
         Signal::Silence | Signal::WritesStop => true,
@@ -367,15 +380,15 @@ fn settle(draft: &mut Draft, series: &[RequestSeries]) {
     // Nothing is scheduled, or no Deployment gets its pods: whoever waits for that notices.
     let is_stuck =
         |own: &Deviation| matches!(own.signal, Signal::ControllerSilent(_)) && own.span.1 - own.span.0 >= STUCK;
-    draft.grade = if draft.deviations.iter().any(is_outage) {
+    if deviations.iter().any(is_outage) {
         Grade::Outage
-    } else if draft.deviations.iter().any(|own| own.is_impact() || is_stuck(own)) {
+    } else if deviations.iter().any(|own| own.is_impact() || is_stuck(own)) {
         Grade::Incident
-    } else if draft.deviations.iter().any(is_lost) {
+    } else if deviations.iter().any(is_lost) {
         Grade::Degraded
     } else {
         Grade::Surge
-    };
+    }
 }
 
 /// Whether the whole load has grown, and not a caller's alone.

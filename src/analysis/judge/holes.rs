@@ -5,6 +5,7 @@ use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, near, overlap};
 use super::stops::{GOES_ON, NEARLY_ALL, is_taken_over, one_stops, part_of_usual, reconnect};
 use super::vitals::{Vital, Vitals};
+use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ const MIN_WAIT_S: f64 = 1.0;
 const MAX_WAIT_S: f64 = 10.0;
 /// So many requests at least.
 const MIN_WAITED: f64 = 5.0;
+/// Where pages of none of them are to be had for so long, in µs, all of them are away together.
+const ALL_GONE: Micros = 8 * SECOND;
 /// What lies so far from a silence may follow from it, in µs.
 const NEAR: Micros = 10 * SECOND;
 
@@ -142,7 +145,19 @@ fn is_uncounted(own: &Deviation, series: &[RequestSeries], vitals: Option<&Vital
     let its = vitals.apiserver_starts((own.span.0 - pages.grid.tile, own.span.1 + pages.grid.tile));
     let started: BTreeSet<&str> = its.map(|start| start.instance.as_str()).collect();
     let count = pages.by_instance.len();
-    own.signal.is_stop() && count > 1 && started.len() >= count
+    own.signal.is_stop() && count > 1 && started.len() >= count && !all_gone(vitals, own.span)
+}
+
+/// Whether pages of no apiserver could be had for a while within a time, though of each they usually can.
+fn all_gone(vitals: &Vitals, span: Span) -> bool {
+    let of = vitals.of(Vital::Unreachable).filter(|course| course.name == Component::Apiserver.name());
+    // What is left of the time once each of them must be gone.
+    let left = of.map(|course| course.points.iter().map(|point| point.span).collect::<Vec<Span>>());
+    let common = left.fold(vec![(span.0 - NEAR, span.1 + NEAR)], |all, own| {
+        let both = |a: &Span| own.iter().map(|b| (a.0.max(b.0), a.1.min(b.1))).collect::<Vec<Span>>();
+        all.iter().flat_map(both).filter(|both| both.0 < both.1).collect()
+    });
+    common.iter().any(|own| own.1 - own.0 >= ALL_GONE)
 }
 
 /// Whether hardly anything is in an audit log, or in that of one apiserver: where writes alone stop, reads show that

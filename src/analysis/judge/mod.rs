@@ -10,6 +10,7 @@ pub mod deviations;
 pub mod episodes;
 pub mod excursions;
 mod holes;
+pub mod latencies;
 mod node_signs;
 mod nodes;
 pub mod paged;

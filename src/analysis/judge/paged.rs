@@ -2,7 +2,7 @@
 //! pages lie apart.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED, outcome};
+use super::requests::{Axes, CONTROLLERS, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED, outcome};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
@@ -29,6 +29,10 @@ struct Series {
     outcome: Outcome,
     /// Whether these are requests that a rule of the cluster refused.
     is_refused: bool,
+    /// Which of the control plane's controllers sent them, where pages say so.
+    controller: Option<usize>,
+    /// Whether the apiserver started meanwhile.
+    is_start: bool,
     tiles: Timed,
 }
 
@@ -37,6 +41,7 @@ struct Series {
 pub struct Paged {
     axes: Axes,
     series: Vec<Series>,
+    seams: Vec<Micros>,
 }
 
 /// How long intervals are: as long as those between most pages of apiservers. `None` where there are too few pages.
@@ -78,24 +83,31 @@ impl Paged {
             [verb(facts, fact).into_owned(), label(1), label(3), label(4)]
         };
         let mut series = Vec::new();
+        let controller_of = |fact: &Fact| {
+            let name = facts.text(*fact.labels.get(8)?);
+            CONTROLLERS.iter().position(|own| own.1 == name)
+        };
         let refused = facts.unauthenticated().map(|fact| (fact, unauthenticated(), Some(401)));
         let counted = facts.of(Metric::Requests).iter().chain(facts.failed_at_aggregated_apis());
         let counted = counted.map(|fact| (fact, kind_of(fact), facts.text(fact.labels[7]).parse::<u16>().ok()));
         for (fact, kind, code) in counted.chain(refused) {
             let Some(own) = facts.instances.get(fact.instance) else { continue };
-            let mut tiles: BTreeMap<usize, f64> = BTreeMap::new();
+            let mut tiles: [BTreeMap<usize, f64>; 2] = Default::default();
             for (interval, difference) in &fact.course {
-                if let Some(span) = own.intervals.get(*interval as usize).filter(|span| !is_starting(own, **span)) {
+                if let Some(span) = own.intervals.get(*interval as usize) {
+                    let tiles = &mut tiles[usize::from(is_starting(own, *span))];
                     grid.spread(*span, *difference, |tile, part| *tiles.entry(tile).or_default() += part);
                 }
             }
-            series.push(Series {
-                outcome: outcome(code, &kind),
-                kind: kinds.of(kind),
-                instance: instances.of(own.name.clone()),
-                is_refused: is_refusal(code),
-                tiles: tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect(),
-            });
+            let (outcome, is_refused) = (outcome(code, &kind), is_refusal(code));
+            let (kind, instance) = (kinds.of(kind), instances.of(own.name.clone()));
+            let controller = controller_of(fact);
+            for (is_start, tiles) in [false, true].into_iter().zip(tiles) {
+                let tiles: Timed = tiles.into_iter().map(|(tile, count)| (tile, count, Vec::new())).collect();
+                if !is_start || !tiles.is_empty() {
+                    series.push(Series { kind, instance, outcome, is_refused, controller, is_start, tiles });
+                }
+            }
         }
         let mut latencies: BTreeMap<(usize, Kind), Vec<&Fact>> = BTreeMap::new();
         for fact in facts.of(Metric::Duration).iter().filter(|fact| fact.part == Part::Bucket) {
@@ -111,12 +123,27 @@ impl Paged {
                 instance: instances.of(own.name.clone()),
                 outcome: Outcome::Ok,
                 is_refused: false,
+                controller: None,
+                is_start: false,
                 tiles: timed(grid, &intervals, &buckets),
             });
         }
         let axes = Axes { grid, callers: vec![Caller::default()], kinds: kinds.all, instances: instances.all };
-        Some(Self { axes, series })
+        Some(Self { axes, series, seams: seams(facts, grid) })
     }
+}
+
+/// When pages of an apiserver begin that had started before, or end, between the first page of all and the last.
+fn seams(facts: &Facts, grid: Grid) -> Vec<Micros> {
+    let mut all = Vec::new();
+    for own in facts.instances_of(Component::Apiserver) {
+        let (Some(first), Some(last)) = (own.intervals.first(), own.intervals.last()) else { continue };
+        let started = own.starts.first().copied().or(own.start).map(|start| (start * 1e6) as Micros);
+        let is_new = started.is_none_or(|at| at > first.0 - STARTING - grid.tile);
+        all.extend((first.0 > grid.span.0 + grid.tile && !is_new).then_some(first.0));
+        all.extend((last.1 < grid.span.1 - grid.tile).then_some(last.1));
+    }
+    all
 }
 
 /// Latencies of a histogram's buckets, sorted by bound, by interval of the grid.
@@ -169,6 +196,10 @@ impl Requests for Paged {
         &self.axes
     }
 
+    fn seams(&self) -> &[Micros] {
+        &self.seams
+    }
+
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         for series in &self.series {
             for (tile, count, latency) in &series.tiles {
@@ -177,12 +208,15 @@ impl Requests for Paged {
                     tile: *tile,
                     caller: 0,
                     kind: series.kind,
+                    controller: series.controller,
+                    is_start: series.is_start,
                     instance: series.instance,
                     requests: *count,
                     errors: of(Outcome::Error),
                     throttled: of(Outcome::Throttled),
                     // By whom is not known, so whether it is one client or all of them is not, either.
                     refused: if series.is_refused { *count } else { 0.0 },
+                    unauthorized: 0.0,
                     spent: [0.0; 3],
                     latency,
                 });

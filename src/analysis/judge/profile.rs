@@ -1,7 +1,8 @@
 //! What was asked for in some intervals, by caller and kind of request: an episode is compared with its baseline.
 
-use super::requests::{Class, Requests};
-use super::series::{Latencies, RequestSeries, Tile, slowdown};
+use super::latencies::{Latencies, slowdown};
+use super::requests::{Class, MORE, Requests};
+use super::series::{RequestSeries, Tile};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -93,6 +94,9 @@ pub struct Profile {
     pub latency: Latencies,
     /// The same of what was asked for at baseline, too: [`like_before`].
     pub alike: Latencies,
+    /// The same without LISTs of callers that send more of them than at baseline, neither here nor there: what they
+    /// ask for more may be larger.
+    pub rest: Latencies,
     /// Sums of what intervals hold.
     pub tiles: Sums,
 }
@@ -134,7 +138,9 @@ pub struct Sums {
     pub throttled: f64,
     /// Writes that rules refused, of those that rules are about.
     pub refused: [f64; 2],
-    /// Errors and 429s of long-running requests.
+    /// 401.
+    pub unauthorized: f64,
+    /// Errors and 429s of watches.
     pub long: [f64; 2],
     /// Requests whose latency is known.
     pub timed: f64,
@@ -156,6 +162,7 @@ impl Sums {
         self.throttled += all.throttled;
         let (refused, writes) = tile.refusals.counts();
         self.refused = [self.refused[0] + refused, self.refused[1] + writes];
+        self.unauthorized += tile.unauthorized.counts().0;
         self.timed += all.timed;
         self.slow += all.slow;
         self.long.iter_mut().zip(tile.long).for_each(|(sum, own)| *sum += own);
@@ -190,8 +197,8 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
         all.push(profile);
     }
     requests.each(&mut |row| {
-        let Some(sets) = of.get(row.tile).filter(|sets| !sets.is_empty()) else { return };
-        let threshold = series.thresholds[row.kind] as f32;
+        let Some(sets) = of.get(row.tile).filter(|sets| !sets.is_empty() && !row.is_start) else { return };
+        let threshold = series.threshold(row.caller, row.kind) as f32;
         let mut count = Count {
             requests: row.requests,
             errors: row.errors,
@@ -237,14 +244,22 @@ pub fn like_before(requests: &dyn Requests, series: &RequestSeries, sets: &[Tile
         profile.pairs.get(&pair).map_or(0.0, |count: &Count| count.timed / profile.seconds.max(1.0))
     };
     let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
-    let mut weights: Vec<BTreeMap<(u32, u32), f32>> = Vec::with_capacity(sets.len() / 2);
+    let mut of_before: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
+    // By caller and kind, what each counts for, and whether it is one of more LISTs.
+    let mut weights: Vec<BTreeMap<(u32, u32), (f32, bool)>> = Vec::with_capacity(sets.len() / 2);
     for (number, (tiles, pair)) in sets.chunks(2).zip(profiles.chunks_mut(2)).enumerate() {
-        let ([_, within], [before, now]) = (tiles, pair) else { continue };
+        let ([earlier, within], [before, now]) = (tiles, pair) else { continue };
+        for at in earlier.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
+            of_before[at].push(number as u16);
+        }
         for at in within.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
             of[at].push(number as u16);
         }
         let weight = |pair| (rate(before, pair) / rate(now, pair).max(f64::MIN_POSITIVE)).min(1.0) as f32;
-        weights.push(now.pairs.keys().map(|pair| (*pair, weight(*pair))).collect());
+        let is_more = |pair: (u32, u32)| {
+            series.classes[pair.1 as usize] == Class::List && rate(now, pair) > MORE * rate(before, pair)
+        };
+        weights.push(now.pairs.keys().map(|pair| (*pair, (weight(*pair), is_more(*pair)))).collect());
         before.alike = before.latency.clone();
     }
     let mut latency = Vec::new();
@@ -253,10 +268,19 @@ pub fn like_before(requests: &dyn Requests, series: &RequestSeries, sets: &[Tile
             return;
         }
         for number in of.get(row.tile).into_iter().flatten().map(|number| usize::from(*number)) {
-            let Some(weight) = weights[number].get(&(row.caller as u32, row.kind as u32)) else { continue };
+            let Some((weight, is_more)) = weights[number].get(&(row.caller as u32, row.kind as u32)) else { continue };
             latency.clear();
             latency.extend(row.latency.iter().map(|(seconds, count)| (*seconds, count * weight)));
-            profiles[2 * number + 1].alike.add(&latency);
+            let within = &mut profiles[2 * number + 1];
+            within.alike.add(&latency);
+            if !is_more {
+                within.rest.add(&latency);
+            }
+        }
+        for number in of_before.get(row.tile).into_iter().flatten().map(|number| usize::from(*number)) {
+            if weights[number].get(&(row.caller as u32, row.kind as u32)).is_none_or(|own| !own.1) {
+                profiles[2 * number].rest.add(row.latency);
+            }
         }
     });
 }

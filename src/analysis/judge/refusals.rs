@@ -1,4 +1,5 @@
-//! Writes that the cluster's rules refuse: admission policies, webhooks that deny, roles, quotas.
+//! Writes that the cluster's rules refuse (admission policies, webhooks that deny, roles, quotas), and requests that
+//! are refused for want of valid credentials.
 
 use super::requests::{Kind, Row};
 use std::collections::BTreeMap;
@@ -11,11 +12,11 @@ const MIN_CLIENTS: usize = 3;
 /// Stands for all callers of the control plane.
 const CONTROL_PLANE: u32 = u32::MAX;
 
-/// What was refused of the writes of an interval.
+/// What was refused in an interval, of the writes or of all requests.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Refusals {
-    /// Writes that rules are about.
-    writes: f64,
+    /// All that might have been.
+    all: f64,
     /// By number of the caller, how many were refused; the control plane's controllers are one, since they are refused
     /// together wherever a namespace is being deleted.
     by_caller: BTreeMap<u32, f64>,
@@ -33,18 +34,18 @@ pub(super) fn is_refusal(code: Option<u16>) -> bool {
 }
 
 impl Refusals {
-    /// Adds writes that rules are about; `is_own` are the control plane's.
-    pub(super) fn add(&mut self, row: &Row<'_>, is_own: bool) {
-        self.writes += row.requests;
-        if row.refused > 0.0 {
+    /// Adds requests, of which so many were refused; `is_own` are the control plane's.
+    pub(super) fn add(&mut self, row: &Row<'_>, refused: f64, is_own: bool) {
+        self.all += row.requests;
+        if refused > 0.0 {
             let caller = if is_own { CONTROL_PLANE } else { row.caller as u32 };
-            *self.by_caller.entry(caller).or_default() += row.refused;
+            *self.by_caller.entry(caller).or_default() += refused;
         }
     }
 
     /// How many were refused, of how many.
     pub(super) fn counts(&self) -> (f64, f64) {
-        (self.by_caller.values().sum(), self.writes)
+        (self.by_caller.values().sum(), self.all)
     }
 }
 

@@ -91,6 +91,10 @@ pub struct Row<'r> {
     pub caller: usize,
     /// Place among [`Requests::kinds`].
     pub kind: usize,
+    /// Whether the apiserver started in this time: then these are nobody's load, and show only that it answers.
+    pub is_start: bool,
+    /// Which of [`CONTROLLERS`] asks, where that is known though callers are not.
+    pub controller: Option<usize>,
     /// Place among [`Requests::instances`].
     pub instance: usize,
     /// How many ended; of long-running ones also those whose end is not known.
@@ -101,6 +105,8 @@ pub struct Row<'r> {
     pub throttled: f64,
     /// Of these, code 400, 403 or 422: a rule of the cluster refused them.
     pub refused: f64,
+    /// Of these, code 401: no valid credentials.
+    pub unauthorized: f64,
     /// Seconds that the apiserver says slow requests spent in etcd, in webhooks, in the APF queue.
     pub spent: [f64; 3],
     /// Latencies: seconds, and how many. Of watches the time to their start.
@@ -150,6 +156,12 @@ pub trait Requests {
     /// Whether some of a kind are in the source and left out here: what apiservers ask themselves.
     fn leaves_out(&self, _kind: &Kind) -> bool {
         false
+    }
+
+    /// When what is read of one of several apiservers begins or ends, though it was there before or behind: the load of
+    /// all changes then, and nobody asks for more or less.
+    fn seams(&self) -> &[Micros] {
+        &[]
     }
 
     /// Hands each row to `take`, in any order; a key may come in several rows.

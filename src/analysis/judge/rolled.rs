@@ -43,6 +43,8 @@ struct Key {
     outcome: Outcome,
     /// Whether a rule of the cluster refused them.
     is_refused: bool,
+    /// Whether they had no valid credentials.
+    is_unauthorized: bool,
 }
 
 /// The requests of a roll-up, without those of the apiservers themselves, of which there are many whenever one starts.
@@ -79,7 +81,8 @@ impl<'r> Rolled<'r> {
                 let kind = kinds.of(kind);
                 let instance = instances.of(row.instance.to_owned());
                 let (outcome, is_refused) = (outcome(row.code, &kinds.all[kind]), is_refusal(row.code));
-                Some(Key { caller, kind, instance, outcome, is_refused })
+                let is_unauthorized = row.code == Some(401);
+                Some(Key { caller, kind, instance, outcome, is_refused, is_unauthorized })
             });
         }
         let tile = rollup.tile_seconds() * SECOND;
@@ -109,7 +112,8 @@ impl Requests for Rolled<'_> {
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         let mut latency = Vec::new();
         for row in self.rollup.traffic() {
-            let Some(&Some(Key { caller, kind, instance, outcome, is_refused })) = self.keys.get(row.key as usize)
+            let Some(&Some(Key { caller, kind, instance, outcome, is_refused, is_unauthorized })) =
+                self.keys.get(row.key as usize)
             else {
                 continue;
             };
@@ -124,11 +128,14 @@ impl Requests for Rolled<'_> {
                 tile,
                 caller,
                 kind,
+                is_start: false,
+                controller: None,
                 instance,
                 requests,
                 errors: of(Outcome::Error),
                 throttled: of(Outcome::Throttled),
                 refused: if is_refused { requests } else { 0.0 },
+                unauthorized: if is_unauthorized { requests } else { 0.0 },
                 spent: row.spent().map(|micros| micros as f64 / 1e6),
                 latency: &latency,
             });

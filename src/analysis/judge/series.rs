@@ -4,6 +4,7 @@
 //! What is slow depends on the kind of request: a LIST of all pods takes longer than a GET. Each kind is therefore
 //! compared with itself in quiet intervals, those in which requests were not slower than usual.
 
+use super::latencies::{Latencies, slowdown};
 use super::node_signs::{NodeSigns, Sign};
 use super::pods::{PodStep, Pods};
 use super::refusals::{Refusals, are_about};
@@ -12,6 +13,8 @@ use super::requests::{
 };
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
+use crate::model::time::Micros;
+use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
 /// Of the intervals, sorted by how much slower requests are than usual, this part counts as quiet. A longer episode
@@ -19,8 +22,6 @@ use std::collections::BTreeSet;
 const QUIET_SHARE: f64 = 0.25;
 /// What an interval's mean latency is compared with: this quantile of all intervals' means.
 const TYPICAL: f64 = 0.2;
-/// Latencies below this differ by chance; s.
-const NOISE_S: f64 = 0.004;
 /// Kubernetes' objective for requests of one object is 1 s; people notice a tenth of it when it doubles. s.
 pub(super) const NOTICED_BY_S: f64 = 0.1;
 /// And a request is slow from this many times the 99th percentile of its kind on.
@@ -36,74 +37,6 @@ const MIN_TIMED: f64 = 50.0;
 /// 99 in 100 requests take no longer wherever a control plane is well: a tenth of Kubernetes' objectives for the 99th
 /// percentile of requests of one object, and of LISTs (SLIs and SLOs of SIG Scalability); s. In the order of [`place`].
 const LONG_S: [f32; 3] = [0.1, 3.0, 0.1];
-
-/// Buckets of latency: quarter powers of two from 0.1 ms on.
-const BUCKETS: usize = 88;
-/// So many to a power of two.
-const BY_POWER: f64 = 4.0;
-
-/// Latencies by quarter powers of two.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Latencies {
-    counts: [f32; BUCKETS],
-    /// Sum of all, s.
-    pub sum: f64,
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self { counts: [0.0; BUCKETS], sum: 0.0 }
-    }
-}
-
-fn bucket(seconds: f32) -> usize {
-    let place = (f64::from(seconds) / 1e-4).max(1.0).log2() * BY_POWER;
-    (place as usize).min(BUCKETS - 1)
-}
-
-/// The upper bound of a bucket, s.
-fn bound(bucket: usize) -> f64 {
-    1e-4 * 2f64.powf((bucket as f64 + 1.0) / BY_POWER)
-}
-
-impl Latencies {
-    /// Adds latencies: seconds, and how many.
-    pub fn add(&mut self, latency: &[(f32, f32)]) {
-        for (seconds, count) in latency {
-            self.counts[bucket(*seconds)] += count;
-            self.sum += f64::from(*seconds) * f64::from(*count);
-        }
-    }
-
-    /// Adds another's.
-    pub fn merge(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(other.counts).for_each(|(sum, count)| *sum += count);
-        self.sum += other.sum;
-    }
-
-    /// How many.
-    pub fn count(&self) -> f64 {
-        self.counts.iter().map(|count| f64::from(*count)).sum()
-    }
-
-    /// How many took this long or longer, to within a bucket.
-    pub fn at_least(&self, seconds: f64) -> f64 {
-        self.counts[bucket(seconds as f32)..].iter().map(|count| f64::from(*count)).sum()
-    }
-
-    /// A quantile in seconds, to within a tenth; `None` of nothing.
-    pub fn quantile(&self, q: f64) -> Option<f64> {
-        let all = self.count();
-        let mut seen = 0.0;
-        for (place, count) in self.counts.iter().enumerate() {
-            seen += f64::from(*count);
-            if all > 0.0 && seen >= q * all {
-                return Some(bound(place) / 2f64.powf(0.5 / BY_POWER));
-            }
-        }
-        None
-    }
-}
 
 /// Requests of one caller by interval: those in which there were any, ascending.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -175,7 +108,7 @@ pub struct Tile {
     pub felt: [ClassImpact; 3],
     /// Watches that started.
     pub watches: f64,
-    /// Long-running requests that failed, and that were throttled: they ended at once. Not part of `felt`.
+    /// Watches that failed, and that were throttled: they ended at once. Not part of `felt`.
     pub long: [f64; 2],
     /// Seconds of work asked for, each request at the price of its kind in quiet intervals; what is throttled is none.
     pub work: f64,
@@ -191,6 +124,8 @@ pub struct Tile {
     pub pods: Pods,
     /// What rules refuse of the writes.
     pub refusals: Refusals,
+    /// What is answered with 401.
+    pub unauthorized: Refusals,
 }
 
 impl Tile {
@@ -217,6 +152,9 @@ pub fn place(class: Class) -> Option<usize> {
     }
 }
 
+/// From where on requests are slow, by caller and kind, s.
+type Thresholds = HashMap<(u32, u32), f64>;
+
 /// Load in time.
 #[derive(Debug)]
 pub struct RequestSeries {
@@ -224,16 +162,22 @@ pub struct RequestSeries {
     pub source: Source,
     /// How time is cut.
     pub grid: Grid,
+    /// [`Requests::seams`].
+    pub seams: Vec<Micros>,
     /// By interval.
     pub tiles: Vec<Tile>,
     /// Requests by apiserver, each by interval; without watches, which many start once another apiserver is away.
     pub by_instance: Vec<Vec<f64>>,
+    /// Requests by apiserver while it starts, which are no load; all, and writes.
+    pub(super) starting: Vec<[Vec<f64>; 2]>,
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
     /// Which callers are controllers, by their place in [`CONTROLLERS`].
     pub(super) controllers: Vec<Option<usize>>,
     /// Which callers are these, or accounts of theirs.
     pub(super) accounts: Vec<Option<usize>>,
+    /// What each of these asks, with its accounts, by interval.
+    pub(super) asked: [Vec<f64>; CONTROLLERS.len()],
     /// What each of these asks of leases, by interval.
     pub(super) leases: [Vec<f64>; CONTROLLERS.len()],
     /// What all others ask of leases, by interval: where that stops, too, the log leaves leases out.
@@ -244,7 +188,9 @@ pub struct RequestSeries {
     /// else lasts.
     pub prices: Vec<f64>,
     /// From here on a request of a kind is slow; s.
-    pub thresholds: Vec<f64>,
+    thresholds: Vec<f64>,
+    /// The same by caller and kind, where that is later ([`Newcomers`]).
+    of_newcomers: Thresholds,
     /// Which caller is a part of the control plane, or a kubelet.
     pub is_own: Vec<bool>,
     /// Classes of the kinds.
@@ -279,19 +225,82 @@ impl Means {
     }
 }
 
+/// Who reads what it hardly reads in quiet intervals: what one LIST or GET costs differs by orders of magnitude with
+/// how much it asks for, and what others of its kind take says nothing of a person who looks at everything once. Such
+/// requests are slow from twice on what they take otherwise, less as far as those of others are slower meanwhile.
+#[derive(Debug, Default)]
+struct Newcomers(HashMap<(u32, u32), Newcomer>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Newcomer {
+    /// Requests in quiet intervals, and in all.
+    quiet: f64,
+    all: f64,
+    /// Seconds that they took.
+    seconds: f64,
+}
+
+fn pair(row: &Row<'_>) -> (u32, u32) {
+    (row.caller as u32, row.kind as u32)
+}
+
+/// How many have a latency, and its sum in seconds.
+fn timed(row: &Row<'_>) -> (f64, f64) {
+    let of = |own: &(f32, f32)| (f64::from(own.1), f64::from(own.0) * f64::from(own.1));
+    row.latency.iter().map(of).fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
+}
+
+impl Newcomers {
+    fn add(&mut self, row: &Row<'_>, is_quiet: bool) {
+        let own = self.0.entry(pair(row)).or_default();
+        let (count, seconds) = timed(row);
+        own.quiet += if is_quiet { count } else { 0.0 };
+        own.all += count;
+        own.seconds += seconds;
+    }
+
+    /// From where on their requests are slow, by caller and kind; those only that are later than the kind's.
+    fn thresholds(mut self, requests: &dyn Requests, series: &RequestSeries, of_kind: &[f64]) -> Thresholds {
+        let is_later = |key: &(u32, u32), seconds: f64, count: f64| {
+            let later = NOTICED_TIMES * seconds / count.max(1.0);
+            Some(later).filter(|later| *later > of_kind[key.1 as usize])
+        };
+        self.0.retain(|key, own| own.quiet < MIN_PRICED && is_later(key, own.seconds, own.all).is_some());
+        if self.0.is_empty() {
+            return HashMap::default();
+        }
+        // How much slower others are in each interval.
+        let mut others = vec![[0.0; 2]; series.tiles.len()];
+        let mut of_newcomers: Vec<(usize, (u32, u32), f64)> = Vec::new();
+        requests.each(&mut |row| {
+            let (count, seconds) = timed(&row);
+            match self.0.contains_key(&pair(&row)) {
+                true => of_newcomers.push((row.tile, pair(&row), seconds)),
+                false if count > 0.0 && series.classes[row.kind] != Class::Long => {
+                    let [sum, weight] = &mut others[row.tile];
+                    *sum += count * slowdown(seconds / count, series.prices[row.kind]);
+                    *weight += count;
+                }
+                false => {}
+            }
+        });
+        let mut sums: Thresholds = HashMap::default();
+        for (tile, key, seconds) in of_newcomers {
+            let [sum, weight] = others[tile];
+            *sums.entry(key).or_default() += seconds / (sum / weight.max(1.0)).max(0.0).exp();
+        }
+        sums.into_iter().filter_map(|(key, own)| Some((key, is_later(&key, own, self.0[&key].all)?))).collect()
+    }
+}
+
 /// A quantile, by nearest rank.
 pub(super) fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
     let rank = ((values.len() as f64 * q).ceil() as usize).clamp(1, values.len().max(1)) - 1;
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
-/// Logarithm of how many times longer than usual something takes, s.
-pub(super) fn slowdown(mean: f64, usual: f64) -> f64 {
-    ((mean + NOISE_S) / (usual + NOISE_S)).ln().clamp(-1.0, 5.0)
-}
-
 impl RequestSeries {
-    /// By three passes over the rows.
+    /// By three passes over the rows, or four.
     pub fn new(requests: &dyn Requests) -> Self {
         let grid = requests.grid();
         let len = grid.len();
@@ -300,16 +309,20 @@ impl RequestSeries {
         let mut series = Self {
             source: requests.source(),
             grid,
+            seams: requests.seams().to_vec(),
             tiles: vec![Tile::default(); len],
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
+            starting: vec![[vec![0.0; len], vec![0.0; len]]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
             controllers: requests.callers().iter().map(controller).collect(),
             accounts: requests.callers().iter().map(account_of_controller).collect(),
+            asked: std::array::from_fn(|_| vec![0.0; len]),
             leases: std::array::from_fn(|_| vec![0.0; len]),
             other_leases: vec![0.0; len],
             watching: vec![BTreeSet::new(); len],
             prices: Vec::new(),
             thresholds: Vec::new(),
+            of_newcomers: HashMap::default(),
             is_own: requests.callers().iter().map(is_control_plane).collect(),
             classes,
             is_watch: kinds.iter().map(|kind| kind[0] == "watch").collect(),
@@ -324,6 +337,9 @@ impl RequestSeries {
         let mut means: Vec<Means> = vec![Means::default(); kinds.len()];
         requests.each(&mut |row| {
             series.count(&row, &mut means);
+            if row.is_start {
+                return;
+            }
             if let Some(sign) = signs[row.kind].filter(|sign| sign.is_of(&requests.callers()[row.caller])) {
                 series.tiles[row.tile].nodes.add(sign, row.requests - row.errors - row.throttled);
             }
@@ -333,23 +349,40 @@ impl RequestSeries {
         });
         series.slow_down(&means);
         series.thresholds = series.thresholds(requests, kinds, &means);
-        requests.each(&mut |row| series.judge(&row));
+        requests.each(&mut |row| {
+            if !row.is_start {
+                series.judge(&row);
+            }
+        });
         series
     }
 
     /// The first pass: what there was.
     fn count(&mut self, row: &Row<'_>, means: &mut [Means]) {
         let class = self.classes[row.kind];
+        if row.is_start {
+            let [all, writes] = &mut self.starting[row.instance];
+            all[row.tile] += if class == Class::Long { 0.0 } else { row.requests };
+            writes[row.tile] += if class == Class::Write { row.requests } else { 0.0 };
+            return;
+        }
         let (mut count, mut sum) = (0.0f32, 0.0f32);
         for (seconds, timed) in row.latency {
             (count, sum) = (count + timed, sum + seconds * timed);
         }
         let tile = &mut self.tiles[row.tile];
+        let is_long = class == Class::Long;
+        if let Some(controller) = row.controller.or(self.accounts[row.caller]) {
+            self.asked[controller][row.tile] += if is_long { f64::from(count) } else { row.requests };
+        }
         let Some(place) = place(class) else {
             // A watch counts when it starts.
             tile.watches += f64::from(count);
-            tile.long[0] += row.errors;
-            tile.long[1] += row.throttled;
+            // What proxies and shells end with is of other servers.
+            if self.is_watch[row.kind] {
+                tile.long[0] += row.errors;
+                tile.long[1] += row.throttled;
+            }
             if count > 0.0 {
                 self.watching[row.tile].insert(row.caller as u32);
             }
@@ -357,14 +390,15 @@ impl RequestSeries {
             return;
         };
         if self.is_lease[row.kind] {
-            match self.controllers[row.caller] {
+            match row.controller.or(self.controllers[row.caller]) {
                 Some(controller) => self.leases[controller][row.tile] += row.requests,
                 None => self.other_leases[row.tile] += row.requests,
             }
         }
         if self.is_ruled[row.kind] {
-            tile.refusals.add(row, self.is_own[row.caller]);
+            tile.refusals.add(row, row.refused, self.is_own[row.caller]);
         }
+        tile.unauthorized.add(row, row.unauthorized, self.is_own[row.caller]);
         tile.storeless += if self.is_storeless[row.kind] { row.requests } else { 0.0 };
         let felt = &mut tile.felt[place];
         felt.requests += row.requests;
@@ -409,7 +443,11 @@ impl RequestSeries {
         let quiet = self.quiet();
         let mut by_kind: Vec<Option<Box<Latencies>>> = vec![None; kinds.len()];
         let mut by_class: [Latencies; 3] = Default::default();
+        let mut newcomers = Newcomers::default();
         requests.each(&mut |row| {
+            if !self.is_own[row.caller] && matches!(self.classes[row.kind], Class::Read | Class::List) {
+                newcomers.add(&row, quiet[row.tile]);
+            }
             if let Some(place) = place(self.classes[row.kind])
                 && quiet[row.tile]
             {
@@ -450,7 +488,14 @@ impl RequestSeries {
             *price = list.map_or_else(|| long(known(1)), |own| own.1);
         }
         self.prices = prices;
+        self.of_newcomers = newcomers.thresholds(requests, self, &thresholds);
         thresholds
+    }
+
+    /// From here on a request of a caller is slow for its kind, s.
+    pub fn threshold(&self, caller: usize, kind: usize) -> f64 {
+        let own = self.of_newcomers.get(&(caller as u32, kind as u32));
+        own.copied().unwrap_or(self.thresholds[kind])
     }
 
     /// What requests of a kind would take in quiet intervals, of which there are hardly any in these: what they take in
@@ -479,7 +524,7 @@ impl RequestSeries {
             self.tiles[row.tile].work += self.replays(row.caller, row.kind, starts, seconds) * self.prices[row.kind];
             return;
         };
-        let threshold = self.thresholds[row.kind] as f32;
+        let threshold = self.threshold(row.caller, row.kind) as f32;
         let above = |bound: f32| row.latency.iter().filter(|own| own.0 > bound).map(|own| own.1).sum::<f32>();
         let (slow, long) = (above(threshold), above(LONG_S[place]));
         let tile = &mut self.tiles[row.tile];

@@ -20,6 +20,8 @@ pub enum Signal {
     FailedWrites,
     /// Writes of many clients that a rule of the cluster refuses (400, 403, 422).
     RefusedWrites,
+    /// Requests of many clients without valid credentials (401).
+    Unauthorized,
     /// Requests that are throttled (429).
     Throttled,
     /// Hardly any request ends.
@@ -64,6 +66,7 @@ impl Signal {
             Self::Errors => "errors",
             Self::FailedWrites => "failed_writes",
             Self::RefusedWrites => "refused_writes",
+            Self::Unauthorized => "unauthorized",
             Self::Throttled => "throttled",
             Self::Silence => "silence",
             Self::WritesStop => "writes_stop",
@@ -92,6 +95,7 @@ impl Signal {
                 | Self::Errors
                 | Self::FailedWrites
                 | Self::RefusedWrites
+                | Self::Unauthorized
                 | Self::Throttled
                 | Self::Silence
                 | Self::WritesStop
@@ -145,7 +149,7 @@ impl Deviation {
         let is_much = |least: f64| self.level >= least && self.weight >= MIN_BAD;
         match self.signal {
             Signal::SlowThroughout => true,
-            Signal::Slow(None) | Signal::Errors | Signal::Throttled => is_much(FELT),
+            Signal::Slow(None) | Signal::Errors | Signal::Throttled | Signal::Unauthorized => is_much(FELT),
             Signal::Slow(Some(_)) | Signal::FailedWrites | Signal::RefusedWrites => is_much(FELT_OF_CLASS),
             _ => false,
         }

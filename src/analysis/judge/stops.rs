@@ -41,16 +41,34 @@ const MIN_BEFORE: usize = 6;
 pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
     let clock = Clock { series, seconds: seconds(series), of_baseline: seconds_of_baseline(series) };
     let mut all = Vec::new();
-    let total = series.requests();
+    // An apiserver that starts is no longer away, whatever it asks itself; the only one has been.
+    let is_one = series.by_instance.len() == 1;
+    let answered = |place: usize, counts: &[f64]| {
+        let mut counts = counts.to_vec();
+        let own = series.starting.iter().map(|own| &own[place]);
+        own.for_each(|own| counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count));
+        counts
+    };
     let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
-    for (signal, counts) in [(Signal::Silence, &total), (Signal::WritesStop, &writes)] {
-        let base = clock.baseline(counts);
-        let found = clock.silent(counts, &base, SILENT).into_iter().filter(|tiles| tiles.end < counts.len());
-        all.extend(found.map(|tiles| clock.deviation(signal.clone(), counts, &base, tiles)));
+    for (signal, place, counts) in [(Signal::Silence, 0, series.requests()), (Signal::WritesStop, 1, writes)] {
+        let answered = answered(place, &counts);
+        let base = clock.baseline(&counts);
+        let found = clock.silent(if is_one { &counts } else { &answered }, &base, SILENT);
+        for mut tiles in found.into_iter().filter(|tiles| tiles.end < counts.len()) {
+            let goes_on = |at: usize| answered[at] >= GOES_ON * base.rate[at] * clock.seconds[at];
+            while tiles.len() > 1 && goes_on(tiles.end - 1) {
+                tiles.end -= 1;
+            }
+            // One that starts within the only interval says nothing of when it had stopped.
+            let shown = if goes_on(tiles.start) { &counts } else { &answered };
+            all.push(clock.deviation(signal.clone(), shown, &base, tiles));
+        }
     }
     if series.by_instance.len() > 1 {
         for (instance, counts) in series.by_instance.iter().enumerate() {
-            let base = clock.baseline(counts);
+            let started = &series.starting[instance][0];
+            let counts: &[f64] = &counts.iter().zip(started).map(|(a, b)| a + b).collect::<Vec<f64>>();
+            let base = clock.without_end(counts).baseline(counts);
             let found = clock.away(instance, counts, &base);
             all.extend(found.into_iter().map(|tiles| clock.deviation(Signal::Away(instance), counts, &base, tiles)));
         }
@@ -82,7 +100,24 @@ struct Clock<'s> {
     of_baseline: Vec<f64>,
 }
 
-impl Clock<'_> {
+impl<'s> Clock<'s> {
+    /// The same for one that is away at the end of what was read: intervals without it do not belong to its baseline,
+    /// however many they are.
+    fn without_end(&self, counts: &[f64]) -> Clock<'s> {
+        let (seconds, mut of_baseline) = (self.seconds.clone(), self.of_baseline.clone());
+        let lived = counts.iter().rposition(|count| *count > 0.0).map_or(0, |last| last + 1);
+        let typical = self.series.typical_of(&counts[..lived]);
+        let is_alive = |at: &usize| counts[*at] >= DEAD * typical * seconds[*at] && typical > 0.0;
+        let end = (0..lived).rev().find(is_alive).map_or(counts.len(), |last| last + 1);
+        // One that loses its clients little by little is none that stops.
+        let before: Vec<f64> =
+            (end.saturating_sub(MIN_BEFORE)..end).map(|at| counts[at] / seconds[at].max(0.1)).collect();
+        if quantile(before, 0.5).is_some_and(|rate| rate >= GOES_ON * typical) {
+            of_baseline[end..].fill(0.0);
+        }
+        Clock { series: self.series, seconds, of_baseline }
+    }
+
     fn baseline(&self, counts: &[f64]) -> Baseline {
         baseline(counts, &self.of_baseline, self.series.grid.tile)
     }
@@ -212,7 +247,8 @@ pub(super) fn is_taken_over(log: &RequestSeries, instance: usize, span: Span) ->
         (0..counts.len()).filter(|at| is_its(*at)).map(|at| counts[at] / grid.seconds(at).max(0.1)).collect()
     };
     let is_outside = |at: usize| grid.start(at + 1) <= span.0 || grid.start(at) >= span.1;
-    let is_before = |at: usize| grid.start(at + 1) <= span.0 && grid.start(at) >= span.0 - SHORTLY_BEFORE;
+    let shortly = SHORTLY_BEFORE.max((MIN_BEFORE as i64 + 1) * grid.tile);
+    let is_before = |at: usize| grid.start(at + 1) <= span.0 && grid.start(at) >= span.0 - shortly;
     let before = rates(&others, &is_before);
     let middle = |rates: Vec<f64>| quantile(rates, 0.5).unwrap_or(0.0);
     let lost = middle(rates(own, &is_before));

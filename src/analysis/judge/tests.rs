@@ -74,8 +74,24 @@ impl Requests for Made {
         for &(tile, (caller, kind, instance), Cell { count, errors, throttled, seconds }) in &self.rows {
             let latency = [(seconds * 0.8, count as f32 / 2.0), (seconds, count as f32 / 2.0)];
             let spent = [0.0; 3];
-            let (requests, refused) = (count, 0.0);
-            take(Row { tile, caller, kind, instance, requests, errors, throttled, refused, spent, latency: &latency });
+            let (requests, is_start, controller, latency) = (count, false, None, latency.as_slice());
+            let (refused, unauthorized) = (0.0, 0.0);
+            let own = Row {
+                tile,
+                caller,
+                kind,
+                is_start,
+                controller,
+                instance,
+                requests,
+                errors,
+                throttled,
+                refused,
+                unauthorized,
+                spent,
+                latency,
+            };
+            take(own);
         }
     }
 }

@@ -230,8 +230,41 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
     assert_eq!(first(&judge_both(0.5)[0]), ("write-burst", Some("team:2")));
 }
 
-/// The same, of which a rule refuses some.
+/// The same, of which a rule refuses some, or which have no valid credentials.
 struct Refusing<'m>(&'m Made, &'m dyn Fn(usize, usize, usize) -> f64);
+struct Unauthorized<'m>(&'m Made, &'m dyn Fn(usize, usize, usize) -> f64);
+
+impl Requests for Unauthorized<'_> {
+    fn source(&self) -> Source {
+        self.0.source()
+    }
+    fn axes(&self) -> &Axes {
+        self.0.axes()
+    }
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        self.0.each(&mut |row| {
+            take(Row { unauthorized: row.requests * self.1(row.tile, row.caller, row.kind), ..row });
+        });
+    }
+}
+
+#[test]
+fn credentials_of_many_clients_that_are_not_valid_are_an_incident_and_of_one_are_none() {
+    let judged = |part: &dyn Fn(usize, usize, usize) -> f64| {
+        let made = Made::new(60, |_, _, own| own);
+        let requests = Unauthorized(&made, part);
+        judge(&Input { requests: &[&requests], vitals: None, operations: &[], given: &[] }).episodes
+    };
+    let found = judged(&|tile, caller, _| if within(tile) && caller < 4 { 0.5 } else { 0.0 });
+    assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (20, 32)));
+    assert_eq!(first(&found[0]), ("credentials-invalid", None));
+    assert!(found[0].causes[0].confidence > 0.8 && found[0].causes[0].feature("unauthorized") > 0.2);
+    // Two clients; one of which most are; all the time.
+    assert!(judged(&|tile, caller, _| if within(tile) && caller < 2 { 1.0 } else { 0.0 }).is_empty());
+    let most = |caller: usize| if caller == 0 { 1.0 } else { 0.02 };
+    assert!(judged(&|tile, caller, _| if within(tile) && caller < 4 { most(caller) } else { 0.0 }).is_empty());
+    assert!(judged(&|_, _, _| 0.2).is_empty());
+}
 
 impl Requests for Refusing<'_> {
     fn source(&self) -> Source {

@@ -3,8 +3,9 @@
 use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::cascades;
 use super::deviations::{MIN_TIMES, deviations};
-use super::episodes::{Draft, episodes, without_recurring};
+use super::episodes::{Draft, episodes, without_recurring, without_slower};
 use super::holes::{are_holes, without_uncounted};
+use super::latencies::Latencies;
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::{NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
@@ -108,9 +109,9 @@ pub struct Judged {
 }
 
 impl Episode {
-    /// Whether rules refuse the writes of many clients in it.
-    pub fn has_refusals(&self) -> bool {
-        self.deviations.iter().any(|own| own.signal == Signal::RefusedWrites)
+    /// Whether a signal deviates in it.
+    pub fn has(&self, signal: &Signal) -> bool {
+        self.deviations.iter().any(|own| own.signal == *signal)
     }
 
     /// Whether all that deviates is that controllers ask for nothing: then nobody asks for more.
@@ -197,16 +198,20 @@ fn judged(
             views.push(View { requests: input.requests[place], series: own, before, within });
         }
         let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
-        let case = Case { draft, views, vitals: input.vitals, baseline, operations };
+        let mut case = Case { draft, views, vitals: input.vitals, baseline, operations };
         // Whoever names a window means it.
         if found.is_none() && is_start_up(&case) {
             continue;
         }
         // Whoever asks for more of what takes long by nature makes nobody wait.
-        let is_only_slower = draft.deviations.iter().all(|own| own.signal == Signal::Slower);
-        if found.is_none() && is_only_slower && !is_slower(&case) {
-            continue;
-        }
+        let may_be_slower = draft.deviations.iter().any(|own| own.signal == Signal::Slower);
+        let lighter = (found.is_none() && may_be_slower && !is_slower(&case)).then(|| without_slower(draft));
+        let draft = match &lighter {
+            None => draft,
+            Some(Some(rest)) => rest,
+            Some(None) => continue,
+        };
+        case.draft = draft;
         let grade = match draft.grade {
             // What is found is graded by what was found; a window that is named, by what it is like.
             Grade::Degraded | Grade::Surge | Grade::None if found.is_some() && is_felt(&case) => Grade::Incident,
@@ -243,13 +248,15 @@ fn judged(
 /// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times,
 /// and by so much.
 fn is_slower(case: &Case<'_>) -> bool {
-    case.views.first().is_some_and(|view| SLOWER_BY_S.iter().any(|(q, by)| rose(view, *q, SLOWER_TIMES, *by)))
+    let rest = |profile: &Profile| profile.rest.clone();
+    case.views.first().is_some_and(|view| SLOWER_BY_S.iter().any(|(q, by)| rose(view, rest, *q, SLOWER_TIMES, *by)))
 }
 
 /// Whether a quantile of latency rose by so many times and seconds, where there are enough requests to tell.
-fn rose(view: &View<'_>, q: f64, times: f64, by: f64) -> bool {
-    let [was, now] = [&view.before, &view.within].map(|own| own.alike.quantile(q).unwrap_or(0.0));
-    let is_known = view.before.seconds >= MIN_BASELINE_S && view.within.alike.count() >= MIN_TIMED;
+fn rose(view: &View<'_>, of: impl Fn(&Profile) -> Latencies, q: f64, times: f64, by: f64) -> bool {
+    let [before, within] = [&view.before, &view.within].map(of);
+    let [was, now] = [&before, &within].map(|own| own.quantile(q).unwrap_or(0.0));
+    let is_known = view.before.seconds >= MIN_BASELINE_S && within.count() >= MIN_TIMED;
     is_known && now >= times * was && now - was >= by
 }
 
@@ -263,7 +270,7 @@ fn is_felt(case: &Case<'_>) -> bool {
     };
     bad(|own| own.tiles.errors + own.tiles.long[0])
         || bad(|own| own.tiles.throttled + own.tiles.long[1])
-        || rose(view, 0.99, NOTICED_TIMES, NOTICED_BY_S)
+        || rose(view, |own| own.alike.clone(), 0.99, NOTICED_TIMES, NOTICED_BY_S)
 }
 
 /// Whether requests, LISTs or writes of a window are more than those of its baseline by what is a surge, and more than

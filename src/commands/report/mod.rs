@@ -4,8 +4,8 @@ mod sections;
 
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::incident::cards::cards;
-use crate::analysis::incident::causes::add_remedies;
 use crate::analysis::incident::redact::{self, Kind, Names};
+use crate::analysis::incident::steps::add_remedies;
 use crate::analysis::incident::summary::{self, SummaryInput};
 use crate::analysis::incident::timeline::{self, TimelineInput};
 use crate::analysis::incident::{charts, report};

@@ -7,9 +7,10 @@ mod rivals;
 mod rules;
 
 use super::episodes::Draft;
+use super::latencies::slowdown;
 use super::profile::{Added, Count, Profile};
 use super::requests::{Caller, Class, Requests};
-use super::series::{RequestSeries, slowdown};
+use super::series::RequestSeries;
 use super::signals::{Signal, are_silences};
 use super::vitals::{Vital, Vitals};
 use super::weights::{bias, weight};
@@ -93,6 +94,9 @@ impl Candidate {
         self.confidence.max(self.left * probability(self.odds_of(|own| !MISSING.contains(&own.name))))
     }
 }
+
+/// So many reads of a resource that fail are no chance.
+const MIN_FAILED_READS: f64 = 5.0;
 
 /// A dangerous operation, as a candidate.
 #[derive(Debug, Clone, PartialEq)]
@@ -253,6 +257,21 @@ impl View<'_> {
         Some((part(most) - part(reads)).max(0.0))
     }
 
+    /// Of the resource of whose writes most fail, the part of its reads that fail.
+    fn failing_reads(&self) -> Option<f64> {
+        let by_resource = self.writes(|kind, count| self.failed(kind, count));
+        let enough = by_resource.into_iter().filter(|own| own.1[1] >= MIN_WRITES);
+        let (resource, _) = enough.max_by(|a, b| part(a.1).total_cmp(&part(b.1)))?;
+        let mut reads = [0.0; 2];
+        for (kind, count) in &self.within.kinds {
+            let is_read = matches!(self.series.classes[*kind as usize], Class::Read | Class::List);
+            if is_read && self.requests.kinds()[*kind as usize][2] == resource {
+                reads = [reads[0] + self.failed(*kind, count), reads[1] + count.requests];
+            }
+        }
+        (reads[0] >= MIN_FAILED_READS).then(|| part(reads))
+    }
+
     /// The part of the writes of all other resources that fail: a webhook is asked about some, and the store is all of
     /// theirs.
     fn failing_all(&self) -> Option<f64> {
@@ -367,6 +386,7 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(load::everybody(case, grown.map(|(_, grown)| grown)));
     all.extend(load::limits(case));
     all.extend(rules::refusals(case));
+    all.extend(rules::credentials(case));
     all.extend(plane::store(case));
     all.extend(plane::webhooks(case));
     all.extend(plane::api_group(case));

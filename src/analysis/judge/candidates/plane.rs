@@ -1,13 +1,16 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
 use super::{BEFORE, Candidate, Case, Feature, View, began_after, ln_times, part};
+use crate::analysis::judge::latencies::slowdown;
 use crate::analysis::judge::profile::{Count, Profile, Served};
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::{Deviation, MIN_BAD, Signal};
 use crate::analysis::judge::stops;
 use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
+use crate::analysis::robust::median;
 use crate::model::cause::Source;
+use crate::model::episode::State;
 use crate::model::registry::is_built_in_group;
 use crate::model::time::{Micros, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,15 @@ const FULL: f64 = 0.98;
 const MIN_SERVED: f64 = 50.0;
 /// So many requests that need no store are missing, or none of them is chance.
 const MIN_STORELESS: f64 = 5.0;
+/// So many writes of one kind by one client show how fast they are.
+const MIN_OF_PAIR: f64 = 8.0;
+/// Logarithms of how many times longer those take of clients of a slow apiserver at least, and those of others at most;
+/// so many of either, and together three quarters of all.
+const DIVIDED_SLOW: f64 = 0.7;
+const DIVIDED_FAST: f64 = 0.25;
+const MIN_PAIRS: usize = 3;
+/// Where slow requests spent this part of their time in queues, it is their priority level that divides clients.
+const MUCH_QUEUED: f64 = 0.2;
 /// Where this part of the requests fails, they are answered.
 const MUCH_FAILED: f64 = 0.2;
 
@@ -72,11 +84,14 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
             .starts
             .iter()
             .find(|start| start.component == Component::Etcd && is_within((start.at, start.at), case.draft.span));
-        let is_away = vitals
-            .of(Vital::Unreachable)
-            .filter(|course| course.name == Component::Etcd.name())
-            .flat_map(|course| &course.points)
-            .any(|point| is_within(point.span, case.draft.span));
+        // Where apiservers' pages could not be had either, nobody asked for any.
+        let gaps = |is_its: fn(&str) -> bool| {
+            let own = vitals.of(Vital::Unreachable).filter(move |course| is_its(&course.name));
+            own.flat_map(|course| &course.points).map(|point| point.span)
+        };
+        let of_all = |gap: Span| gaps(|name| name == Component::Apiserver.name()).any(|other| is_within(other, gap));
+        let mut of_etcd = gaps(|name| name == Component::Etcd.name());
+        let is_away = of_etcd.any(|gap| is_within(gap, case.draft.span) && !of_all(gap));
         let is_changed = is_lost || changes >= 0.5;
         let is_member = |own: &Deviation| own.signal == Signal::MemberRestart;
         let members: BTreeSet<&str> = vitals.of(Vital::EtcdLeader).map(|course| course.instance.as_str()).collect();
@@ -135,6 +150,7 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("narrow_errors", drag_of, failed)
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
+        .with("reads_fail", drag_of, case.most(|view| view.failing_reads()).map_or(0.0, |own| own.1))
         .with("leases_failing", drag_of, case.most(|view| view.failing_leases()).map_or(0.0, |own| own.1))
         .with("one_apiserver", drag_of, one_alone(case))
         .with("flat", flat_of, flat);
@@ -268,7 +284,8 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             begins = begins.into_iter().chain(gone).chain([start.at]).min();
             is_started = true;
             candidate.name.get_or_insert_with(|| start.instance.clone());
-        } else if !is_still(case) && !is_stood_still {
+        } else if !is_still(case) && !is_stood_still && (away.is_none() || case.draft.state != State::Ongoing) {
+            // One that is away still has not started yet.
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
     }
@@ -281,7 +298,13 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         candidate = candidate.with("away", source, 1.0 - late);
     }
     candidate.features.extend(came_back(case, view));
-    candidate = candidate.with("stood_still", view.source(), f64::from(u8::from(is_stood_still)));
+    // No weight is this one's: with it, the sentence is about all of several apiservers.
+    let is_all = case.has(|own| *own == Signal::Silence) > 0.0 && view.requests.instances().len() > 1;
+    candidate = candidate.with("stood_still", view.source(), f64::from(u8::from(is_stood_still))).with(
+        "all_away",
+        view.source(),
+        f64::from(u8::from(is_all)),
+    );
     if is_started {
         candidate = candidate.with("started", Source::Metrics, 1.0 - late);
     }
@@ -319,10 +342,10 @@ fn is_still(case: &Case<'_>) -> bool {
     case.draft.deviations.iter().any(is_it)
 }
 
-/// Whether the only apiserver of the logs was silent and answered not even what needs no store: whatever waits for etcd
+/// Whether all apiservers of the logs were silent and answered not even what needs no store: whatever waits for etcd
 /// leaves those alone.
 fn stood_still(case: &Case<'_>) -> bool {
-    let Some(view) = case.audit().filter(|view| view.requests.instances().len() == 1) else { return false };
+    let Some(view) = case.audit() else { return false };
     let series = view.series;
     let storeless = || series.tiles.iter().map(|tile| tile.storeless).collect::<Vec<f64>>();
     let is_it = |own: &Deviation| {
@@ -335,10 +358,10 @@ fn stood_still(case: &Case<'_>) -> bool {
     case.draft.deviations.iter().any(|own| own.signal == Signal::Silence && is_it(own))
 }
 
-/// Whether the only apiserver of the logs was silent and clients reconnected then: that its log is missing would look
-/// the same but for these. As far as it does not answer with errors, which what is away can't.
+/// Whether all apiservers of the logs were silent and clients reconnected then: that their logs are missing would look
+/// the same but for these. As far as they do not answer with errors, which what is away can't.
 fn came_back(case: &Case<'_>, view: &View<'_>) -> Option<Feature> {
-    if view.source() != Source::Audit || view.requests.instances().len() > 1 {
+    if view.source() != Source::Audit {
         return None;
     }
     let is_it = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1, &[]);
@@ -377,19 +400,20 @@ pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
 /// One of several apiservers is slow, though no more work arrives at it and the others are as fast as before.
 pub(super) fn apiserver(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first()?;
-    let own = slowest(view)?;
+    let own = slowest(view).or_else(|| divided(view))?;
     let mut candidate = Candidate::new("apiserver-slow")
         .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0))
         .with("rest_slower", view.source(), own.rest.clamp(0.0, 3.0))
         .with("load_here", view.source(), own.growth.clamp(0.0, 0.5))
         .with("away", view.source(), case.has(Signal::is_away));
-    candidate.name = view.requests.instances().get(own.place).cloned();
+    candidate.name = own.place.and_then(|place| view.requests.instances().get(place).cloned());
     Some(candidate)
 }
 
 /// The one of several apiservers whose requests became slowest.
 struct Slowest {
-    place: usize,
+    /// Where it stands; `None` where the log does not say which it is.
+    place: Option<usize>,
     /// Logarithm of how many times longer its requests take than before.
     slower: f64,
     /// The same of all others.
@@ -412,12 +436,56 @@ fn slowest(view: &View<'_>) -> Option<Slowest> {
     let work = |own: &Served, profile: &Profile| own.work / profile.seconds.max(1.0);
     let [before, within] = [work(own[0], &view.before), work(own[1], &view.within)];
     let growth = (within - before) / before.max(1e-3);
-    is_known([&was, &now]).then(|| Slowest { place, slower: slower(own), rest: slower([&was, &now]), growth })
+    is_known([&was, &now]).then(|| Slowest {
+        place: Some(place),
+        slower: slower(own),
+        rest: slower([&was, &now]),
+        growth,
+    })
+}
+
+/// One log of several apiservers, of which one is slow: clients stay with theirs, so that writes of the same kind are
+/// slow for some of them and as fast as before for others, which neither etcd nor a webhook does. Waits in the queue of
+/// a priority level do.
+fn divided(view: &View<'_>) -> Option<Slowest> {
+    if view.source() != Source::Audit || view.requests.instances().len() > 1 || spent(view, 2) > MUCH_QUEUED {
+        return None;
+    }
+    let mut by_kind: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (&(caller, kind), now) in &view.within.pairs {
+        let was = view.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
+        // Kubelets are one caller of many connections.
+        let is_one = !view.requests.callers()[caller as usize][0].ends_with(":*");
+        let is_known = was.timed.min(now.timed) >= MIN_OF_PAIR && view.series.classes[kind as usize] == Class::Write;
+        if let (Some(was), Some(now)) = (was.mean(), now.mean())
+            && is_known
+            && is_one
+        {
+            by_kind.entry(kind).or_default().push(slowdown(now, was));
+        }
+    }
+    let is_slow = |own: &&f64| **own >= DIVIDED_SLOW;
+    let is_fast = |own: &&f64| **own < DIVIDED_FAST;
+    by_kind.retain(|_, own| own.iter().any(|own| is_slow(&own)) && own.iter().any(|own| is_fast(&own)));
+    let all: Vec<f64> = by_kind.into_values().flatten().collect();
+    let of = |is: &dyn Fn(&&f64) -> bool| all.iter().filter(is).copied().collect::<Vec<f64>>();
+    let (mut slow, mut fast) = (of(&is_slow), of(&is_fast));
+    if slow.len().min(fast.len()) < MIN_PAIRS || 4 * (slow.len() + fast.len()) < 3 * all.len() {
+        return None;
+    }
+    let work = |profile: &Profile| profile.tiles.work / profile.seconds.max(1.0);
+    let [before, within] = [work(&view.before), work(&view.within)];
+    Some(Slowest {
+        place: None,
+        slower: median(&mut slow)?,
+        rest: median(&mut fast)?,
+        growth: (within - before) / before.max(1e-3),
+    })
 }
 
 /// How far one of several apiservers is slower than what all of them share can make it.
 fn one_alone(case: &Case<'_>) -> f64 {
-    let own = case.views.first().and_then(slowest);
+    let own = case.views.first().and_then(|view| slowest(view).or_else(|| divided(view)));
     own.map_or(0.0, |own| (own.slower - 2.0 * own.rest.max(0.0)).clamp(0.0, 2.0))
 }
 
@@ -456,7 +524,11 @@ pub(super) fn controllers<'c>(case: &Case<'c>) -> Option<Candidate> {
     // One that can't write to the store for longer than its lease lasts ends itself.
     let is_felt = |own: &Signal| own.is_felt() || own.is_away();
     let mut candidate = Candidate::new("controllers-down")
-        .with("silent", first.source, 1.0)
+        .with(
+            if first.baseline > 0.0 || first.source == Source::Audit { "silent" } else { "unbound" },
+            first.source,
+            1.0,
+        )
         .with("late", first.source, late(case, first.span.0))
         .with("impact", first.source, case.has(is_felt));
     candidate.name = Some(names.into_iter().collect::<Vec<&str>>().join(" and "));

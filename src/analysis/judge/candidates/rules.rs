@@ -64,6 +64,18 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
+/// Credentials of many clients that are not valid any more: a key that was rotated, a certificate that expired.
+pub(super) fn credentials(case: &Case<'_>) -> Option<Candidate> {
+    let view = case.audit()?;
+    case.draft.deviations.iter().find(|own| own.signal == Signal::Unauthorized)?;
+    let sums = &view.within.tiles;
+    Some(
+        Candidate::new("credentials-invalid")
+            .with("unauthorized", Source::Audit, (sums.unauthorized / sums.requests.max(1.0)).min(1.0))
+            .with("impact", Source::Audit, case.has(|own| own.is_felt() && *own != Signal::Unauthorized)),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
