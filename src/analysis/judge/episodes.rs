@@ -375,7 +375,9 @@ fn grade(deviations: &[Deviation]) -> Grade {
         let is_less =
             matches!(own.signal, Signal::NodesLost | Signal::Slower | Signal::LogMissing(_) | Signal::MemberRestart)
                 || matches!(own.signal, Signal::ControllerSilent(_) | Signal::ApiUnavailable(_));
-        own.signal.is_felt() || own.signal.is_away() || is_less
+        // A few slow LISTs beside a load of them may be those of who asks for more.
+        let is_few = matches!(own.signal, Signal::Slow(Some(_))) && deviations.iter().any(|own| own.signal.is_load());
+        own.signal.is_felt() && !is_few || own.signal.is_away() || is_less
     };
     // Nothing is scheduled, or no Deployment gets its pods: whoever waits for that notices.
     let is_stuck =

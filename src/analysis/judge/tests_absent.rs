@@ -132,3 +132,29 @@ fn the_only_apiserver_stands_still_where_not_even_reviews_are_answered() {
     assert_eq!(found[0].causes[0].feature("stood_still"), 1.0);
     assert_eq!(first(&stopped(20.0)[0]).0, "slow-etcd");
 }
+
+#[test]
+fn one_log_of_several_apiservers_shows_that_one_of_them_is_slow() {
+    let merged = |is_slow: fn(usize, usize) -> bool| {
+        let mut made = Made::new(60, |tile, (caller, kind, _), own| Cell {
+            seconds: if within(tile) && is_slow(caller, kind) { own.seconds * 12.0 + 0.2 } else { own.seconds },
+            ..own
+        });
+        made.axes.instances.truncate(1);
+        made.rows.iter_mut().for_each(|(_, (_, _, instance), _)| *instance = 0);
+        judged(&made, None)
+    };
+    let found = merged(|caller, _| caller < 3);
+    assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Incident, "apiserver-slow"));
+    assert!(found[0].causes[0].name.is_none() && found[0].causes[0].confidence > 0.8);
+    // All writes, which is etcd; those of some clients, which may be a webhook; two clients.
+    for (is_slow, is_it) in [
+        ((|_, kind| kind == CONFIGMAPS || kind == LEASES) as fn(usize, usize) -> bool, "slow-etcd"),
+        (|caller, kind| caller < 3 && kind == CONFIGMAPS, "webhook-drag"),
+        (|caller, _| caller < 2, ""),
+    ] {
+        let found = merged(is_slow);
+        assert!(is_it.is_empty() || first(&found[0]).0 == is_it, "{is_it}: {:?}", found[0].causes[0]);
+        assert!(found[0].causes.iter().all(|own| own.kind != "apiserver-slow" || own.confidence < 0.2));
+    }
+}

@@ -23,13 +23,15 @@ const FULL: f64 = 0.98;
 const MIN_SERVED: f64 = 50.0;
 /// So many requests that need no store are missing, or none of them is chance.
 const MIN_STORELESS: f64 = 5.0;
-/// So many writes of one kind by one client show how fast they are.
+/// So many requests of one kind by one client show how fast they are.
 const MIN_OF_PAIR: f64 = 8.0;
 /// Logarithms of how many times longer those take of clients of a slow apiserver at least, and those of others at most;
-/// so many of either, and together three quarters of all.
+/// so many of either, and together three quarters of all. Among them so many whose reads are slow, and whose writes are
+/// fast.
 const DIVIDED_SLOW: f64 = 0.7;
 const DIVIDED_FAST: f64 = 0.25;
-const MIN_PAIRS: usize = 3;
+const MIN_CALLERS: usize = 3;
+const MIN_OF_CLASS: usize = 2;
 /// Where slow requests spent this part of their time in queues, it is their priority level that divides clients.
 const MUCH_QUEUED: f64 = 0.2;
 /// Where this part of the requests fails, they are answered.
@@ -444,33 +446,40 @@ fn slowest(view: &View<'_>) -> Option<Slowest> {
     })
 }
 
-/// One log of several apiservers, of which one is slow: clients stay with theirs, so that writes of the same kind are
-/// slow for some of them and as fast as before for others, which neither etcd nor a webhook does. Waits in the queue of
-/// a priority level do.
+/// One log of several apiservers, of which one is slow: clients stay with theirs, so that all that some of them ask for
+/// is slow, reads and writes, and all that others do as fast as before. Neither etcd nor a webhook divides clients so;
+/// waits in the queue of a priority level do.
 fn divided(view: &View<'_>) -> Option<Slowest> {
     if view.source() != Source::Audit || view.requests.instances().len() > 1 || spent(view, 2) > MUCH_QUEUED {
         return None;
     }
-    let mut by_kind: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    // By caller, of reads and of writes: the sum of logarithms of how many times longer they take, and how many.
+    let mut by_caller: BTreeMap<u32, [[f64; 2]; 2]> = BTreeMap::new();
     for (&(caller, kind), now) in &view.within.pairs {
-        let was = view.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
         // Kubelets are one caller of many connections.
         let is_one = !view.requests.callers()[caller as usize][0].ends_with(":*");
-        let is_known = was.timed.min(now.timed) >= MIN_OF_PAIR && view.series.classes[kind as usize] == Class::Write;
-        if let (Some(was), Some(now)) = (was.mean(), now.mean())
-            && is_known
-            && is_one
-        {
-            by_kind.entry(kind).or_default().push(slowdown(now, was));
+        let class = view.series.classes[kind as usize];
+        let was = view.before.pairs.get(&(caller, kind)).copied().unwrap_or_default();
+        let is_known = is_one && class != Class::Long && was.timed.min(now.timed) >= MIN_OF_PAIR;
+        if let (true, Some(was), Some(mean)) = (is_known, was.mean(), now.mean()) {
+            let own = &mut by_caller.entry(caller).or_default()[usize::from(class == Class::Write)];
+            *own = [own[0] + now.timed * slowdown(mean, was), own[1] + now.timed];
         }
     }
-    let is_slow = |own: &&f64| **own >= DIVIDED_SLOW;
-    let is_fast = |own: &&f64| **own < DIVIDED_FAST;
-    by_kind.retain(|_, own| own.iter().any(|own| is_slow(&own)) && own.iter().any(|own| is_fast(&own)));
-    let all: Vec<f64> = by_kind.into_values().flatten().collect();
-    let of = |is: &dyn Fn(&&f64) -> bool| all.iter().filter(is).copied().collect::<Vec<f64>>();
-    let (mut slow, mut fast) = (of(&is_slow), of(&is_fast));
-    if slow.len().min(fast.len()) < MIN_PAIRS || 4 * (slow.len() + fast.len()) < 3 * all.len() {
+    let mean = |[sum, count]: [f64; 2]| (count > 0.0).then(|| sum / count);
+    let callers: Vec<[Option<f64>; 3]> = by_caller
+        .into_values()
+        .map(|[reads, writes]| [mean([reads[0] + writes[0], reads[1] + writes[1]]), mean(reads), mean(writes)])
+        .collect();
+    let of = |place: usize, is_its: fn(f64) -> bool| -> Vec<f64> {
+        callers.iter().filter_map(|own| own[place]).filter(|own| is_its(*own)).collect()
+    };
+    let is_slow = |own: f64| own >= DIVIDED_SLOW;
+    let is_fast = |own: f64| own < DIVIDED_FAST;
+    let (mut slow, mut fast) = (of(0, is_slow), of(0, is_fast));
+    let are_both = of(1, is_slow).len() >= MIN_OF_CLASS && !of(2, is_slow).is_empty();
+    let is_split = slow.len().min(fast.len()) >= MIN_CALLERS && 4 * (slow.len() + fast.len()) >= 3 * callers.len();
+    if !is_split || !are_both || of(2, is_fast).len() < MIN_OF_CLASS {
         return None;
     }
     let work = |profile: &Profile| profile.tiles.work / profile.seconds.max(1.0);
