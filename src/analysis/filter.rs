@@ -131,3 +131,21 @@ impl<D: FromStr<Err = Problem>> FromStr for Filter<D> {
         Ok(Self { dim, test })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_no_request_can_have_is_refused() {
+        let parsed = |text: &str| text.parse::<Filter>().map_err(|problem| problem.to_string());
+        for text in ["verb=get,list", "resource!=pods,nodes", "code>=abc", "code=4xx", "code=404,429"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+        assert!(parsed("verb=get,list").unwrap_err().contains("verb=~'^(get|list)$'"));
+        for text in ["verb=~'get,list'", "agent=a,b", "user=a,b", "code>=400", "code=", "code=~^4"] {
+            assert!(parsed(text).is_ok(), "{text}");
+        }
+        assert!(parsed("code>=400").unwrap().holds("404") && !parsed("code>=400").unwrap().holds("200"));
+    }
+}

@@ -130,7 +130,8 @@ pub fn grain(values: &[f64]) -> f64 {
 /// A day that lies apart from both before and both behind it says nothing of the trend: one hour may be a hundred times
 /// the others, or a level may change at noon. It is seen two days later; until then it counts.
 pub fn cut(days: &[f64], grain: f64) -> Pieces {
-    let noise = noise(days).max(grain / 12f64.sqrt());
+    let noise_of = |days: &[f64]| noise(days).max(grain / 12f64.sqrt());
+    let noise = noise_of(days);
     let apart: Vec<usize> = (2..days.len().saturating_sub(2)).filter(|at| is_apart(days, *at, noise)).collect();
     let whole = cut_all(days, noise);
     if apart.is_empty() {
@@ -138,7 +139,7 @@ pub fn cut(days: &[f64], grain: f64) -> Pieces {
     }
     let mut kept = days.to_vec();
     apart.iter().for_each(|at| kept[*at] = f64::NAN);
-    let mut found = cut_all(&kept, self::noise(&kept).max(grain / 12f64.sqrt()));
+    let mut found = cut_all(&kept, noise_of(&kept));
     for at in &apart {
         found.last[*at..at + 2].copy_from_slice(&whole.last[*at..at + 2]);
     }

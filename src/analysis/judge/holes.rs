@@ -150,7 +150,7 @@ fn is_uncounted(own: &Deviation, series: &[RequestSeries], vitals: Option<&Vital
 
 /// Whether pages of no apiserver could be had for a while within a time, though of each they usually can.
 fn all_gone(vitals: &Vitals, span: Span) -> bool {
-    let of = vitals.of(Vital::Unreachable).filter(|course| course.name == Component::Apiserver.name());
+    let of = vitals.unreachable(Component::Apiserver);
     // What is left of the time once each of them must be gone.
     let left = of.map(|course| course.points.iter().map(|point| point.span).collect::<Vec<Span>>());
     let common = left.fold(vec![(span.0 - NEAR, span.1 + NEAR)], |all, own| {

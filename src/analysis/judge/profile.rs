@@ -174,11 +174,22 @@ impl Sums {
 /// Intervals, in order and apart from one another.
 pub type Tiles = Vec<Range<usize>>;
 
+/// Which sets each interval is in.
+fn by_interval(series: &RequestSeries, sets: &[Tiles]) -> Vec<Vec<u16>> {
+    let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
+    for (number, tiles) in sets.iter().enumerate() {
+        for at in tiles.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
+            of[at].push(number as u16);
+        }
+    }
+    of
+}
+
 /// The profiles of several sets of intervals, by one pass.
 pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles]) -> Vec<Profile> {
-    let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
+    let of = by_interval(series, sets);
     let mut all: Vec<Profile> = Vec::with_capacity(sets.len());
-    for (number, tiles) in sets.iter().enumerate() {
+    for tiles in sets {
         let instances = series.by_instance.len();
         let mut profile = Profile {
             instances: vec![0.0; instances],
@@ -186,7 +197,6 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
             ..Profile::default()
         };
         for at in tiles.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
-            of[at].push(number as u16);
             profile.seconds += series.grid.seconds(at);
             profile.tiles.add(&series.tiles[at]);
             profile.latency.merge(&series.tiles[at].latency);
@@ -227,7 +237,7 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
             if let Some(served) = &served {
                 profile.served[row.instance].add(served);
             }
-            profile.pairs.entry((row.caller as u32, row.kind as u32)).or_default().add(&count);
+            profile.pairs.entry(row.pair()).or_default().add(&count);
             profile.kinds.entry(row.kind as u32).or_default().add(&count);
         }
     });
@@ -243,18 +253,11 @@ pub fn like_before(requests: &dyn Requests, series: &RequestSeries, sets: &[Tile
     let rate = |profile: &Profile, pair| {
         profile.pairs.get(&pair).map_or(0.0, |count: &Count| count.timed / profile.seconds.max(1.0))
     };
-    let mut of: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
-    let mut of_before: Vec<Vec<u16>> = vec![Vec::new(); series.tiles.len()];
+    let of = by_interval(series, sets);
     // By caller and kind, what each counts for, and whether it is one of more LISTs.
     let mut weights: Vec<BTreeMap<(u32, u32), (f32, bool)>> = Vec::with_capacity(sets.len() / 2);
-    for (number, (tiles, pair)) in sets.chunks(2).zip(profiles.chunks_mut(2)).enumerate() {
-        let ([earlier, within], [before, now]) = (tiles, pair) else { continue };
-        for at in earlier.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
-            of_before[at].push(number as u16);
-        }
-        for at in within.iter().flat_map(Clone::clone).filter(|at| *at < series.tiles.len()) {
-            of[at].push(number as u16);
-        }
+    for pair in profiles.chunks_mut(2) {
+        let [before, now] = pair else { continue };
         let weight = |pair| (rate(before, pair) / rate(now, pair).max(f64::MIN_POSITIVE)).min(1.0) as f32;
         let is_more = |pair: (u32, u32)| {
             series.classes[pair.1 as usize] == Class::List && rate(now, pair) > MORE * rate(before, pair)
@@ -267,19 +270,20 @@ pub fn like_before(requests: &dyn Requests, series: &RequestSeries, sets: &[Tile
         if series.classes[row.kind] == Class::Long {
             return;
         }
-        for number in of.get(row.tile).into_iter().flatten().map(|number| usize::from(*number)) {
-            let Some((weight, is_more)) = weights[number].get(&(row.caller as u32, row.kind as u32)) else { continue };
+        for set in of.get(row.tile).into_iter().flatten().map(|set| usize::from(*set)) {
+            let (own, profile) = (weights[set / 2].get(&row.pair()), &mut profiles[set]);
+            if set % 2 == 0 {
+                if own.is_none_or(|own| !own.1) {
+                    profile.rest.add(row.latency);
+                }
+                continue;
+            }
+            let Some((weight, is_more)) = own else { continue };
             latency.clear();
             latency.extend(row.latency.iter().map(|(seconds, count)| (*seconds, count * weight)));
-            let within = &mut profiles[2 * number + 1];
-            within.alike.add(&latency);
+            profile.alike.add(&latency);
             if !is_more {
-                within.rest.add(&latency);
-            }
-        }
-        for number in of_before.get(row.tile).into_iter().flatten().map(|number| usize::from(*number)) {
-            if weights[number].get(&(row.caller as u32, row.kind as u32)).is_none_or(|own| !own.1) {
-                profiles[2 * number].rest.add(row.latency);
+                profile.rest.add(&latency);
             }
         }
     });

@@ -113,6 +113,13 @@ pub struct Row<'r> {
     pub latency: &'r [(f32, f32)],
 }
 
+impl Row<'_> {
+    /// Its caller and kind.
+    pub fn pair(&self) -> (u32, u32) {
+        (self.caller as u32, self.kind as u32)
+    }
+}
+
 /// What rows are numbered by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axes {

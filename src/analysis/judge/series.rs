@@ -240,10 +240,6 @@ struct Newcomer {
     seconds: f64,
 }
 
-fn pair(row: &Row<'_>) -> (u32, u32) {
-    (row.caller as u32, row.kind as u32)
-}
-
 /// How many have a latency, and its sum in seconds.
 fn timed(row: &Row<'_>) -> (f64, f64) {
     let of = |own: &(f32, f32)| (f64::from(own.1), f64::from(own.0) * f64::from(own.1));
@@ -252,7 +248,7 @@ fn timed(row: &Row<'_>) -> (f64, f64) {
 
 impl Newcomers {
     fn add(&mut self, row: &Row<'_>, is_quiet: bool) {
-        let own = self.0.entry(pair(row)).or_default();
+        let own = self.0.entry(row.pair()).or_default();
         let (count, seconds) = timed(row);
         own.quiet += if is_quiet { count } else { 0.0 };
         own.all += count;
@@ -274,8 +270,8 @@ impl Newcomers {
         let mut of_newcomers: Vec<(usize, (u32, u32), f64)> = Vec::new();
         requests.each(&mut |row| {
             let (count, seconds) = timed(&row);
-            match self.0.contains_key(&pair(&row)) {
-                true => of_newcomers.push((row.tile, pair(&row), seconds)),
+            match self.0.contains_key(&row.pair()) {
+                true => of_newcomers.push((row.tile, row.pair(), seconds)),
                 false if count > 0.0 && series.classes[row.kind] != Class::Long => {
                     let [sum, weight] = &mut others[row.tile];
                     *sum += count * slowdown(seconds / count, series.prices[row.kind]);
@@ -519,7 +515,7 @@ impl RequestSeries {
     /// The third pass: what was slow, and how much work was asked for.
     fn judge(&mut self, row: &Row<'_>) {
         let Some(place) = place(self.classes[row.kind]) else {
-            let starts: f64 = row.latency.iter().map(|own| f64::from(own.1)).sum();
+            let (starts, _) = timed(row);
             let seconds = self.grid.seconds(row.tile);
             self.tiles[row.tile].work += self.replays(row.caller, row.kind, starts, seconds) * self.prices[row.kind];
             return;

@@ -43,15 +43,10 @@ pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
     let mut all = Vec::new();
     // An apiserver that starts is no longer away, whatever it asks itself; the only one has been.
     let is_one = series.by_instance.len() == 1;
-    let answered = |place: usize, counts: &[f64]| {
-        let mut counts = counts.to_vec();
-        let own = series.starting.iter().map(|own| &own[place]);
-        own.for_each(|own| counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count));
-        counts
-    };
+    let all_starting = |place: usize| series.starting.iter().map(move |own| &own[place]);
     let writes: Vec<f64> = series.tiles.iter().map(|tile| tile.felt[2].requests).collect();
     for (signal, place, counts) in [(Signal::Silence, 0, series.requests()), (Signal::WritesStop, 1, writes)] {
-        let answered = answered(place, &counts);
+        let answered = plus(&counts, all_starting(place));
         let base = clock.baseline(&counts);
         let found = clock.silent(if is_one { &counts } else { &answered }, &base, SILENT);
         for mut tiles in found.into_iter().filter(|tiles| tiles.end < counts.len()) {
@@ -66,14 +61,18 @@ pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
     }
     if series.by_instance.len() > 1 {
         for (instance, counts) in series.by_instance.iter().enumerate() {
-            let started = &series.starting[instance][0];
-            let counts: &[f64] = &counts.iter().zip(started).map(|(a, b)| a + b).collect::<Vec<f64>>();
+            let counts: &[f64] = &plus(counts, [&series.starting[instance][0]].into_iter());
             let base = clock.without_end(counts).baseline(counts);
             let found = clock.away(instance, counts, &base);
             all.extend(found.into_iter().map(|tiles| clock.deviation(Signal::Away(instance), counts, &base, tiles)));
         }
     }
     all
+}
+
+/// Counts, and more of them.
+fn plus<'c>(counts: &[f64], more: impl Iterator<Item = &'c Vec<f64>>) -> Vec<f64> {
+    more.fold(counts.to_vec(), |sum, own| sum.iter().zip(own).map(|(a, b)| a + b).collect())
 }
 
 /// Seconds of each interval.

@@ -230,11 +230,10 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
     assert_eq!(first(&judge_both(0.5)[0]), ("write-burst", Some("team:2")));
 }
 
-/// The same, of which a rule refuses some, or which have no valid credentials.
-struct Refusing<'m>(&'m Made, &'m dyn Fn(usize, usize, usize) -> f64);
-struct Unauthorized<'m>(&'m Made, &'m dyn Fn(usize, usize, usize) -> f64);
+/// The same, of which a part is changed: how large it is by interval, caller and kind, and what it is.
+struct Changed<'m>(&'m Made, &'m dyn Fn(usize, usize, usize) -> f64, fn(&mut Row<'_>, f64));
 
-impl Requests for Unauthorized<'_> {
+impl Requests for Changed<'_> {
     fn source(&self) -> Source {
         self.0.source()
     }
@@ -242,17 +241,27 @@ impl Requests for Unauthorized<'_> {
         self.0.axes()
     }
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
-        self.0.each(&mut |row| {
-            take(Row { unauthorized: row.requests * self.1(row.tile, row.caller, row.kind), ..row });
+        self.0.each(&mut |mut row| {
+            let part = self.1(row.tile, row.caller, row.kind);
+            self.2(&mut row, part);
+            take(row);
         });
     }
+}
+
+fn refuse(row: &mut Row<'_>, part: f64) {
+    row.refused = row.requests * part;
+}
+
+fn revoke(row: &mut Row<'_>, part: f64) {
+    row.unauthorized = row.requests * part;
 }
 
 #[test]
 fn credentials_of_many_clients_that_are_not_valid_are_an_incident_and_of_one_are_none() {
     let judged = |part: &dyn Fn(usize, usize, usize) -> f64| {
         let made = Made::new(60, |_, _, own| own);
-        let requests = Unauthorized(&made, part);
+        let requests = Changed(&made, part, revoke);
         judge(&Input { requests: &[&requests], vitals: None, operations: &[], given: &[] }).episodes
     };
     let found = judged(&|tile, caller, _| if within(tile) && caller < 4 { 0.5 } else { 0.0 });
@@ -266,20 +275,6 @@ fn credentials_of_many_clients_that_are_not_valid_are_an_incident_and_of_one_are
     assert!(judged(&|_, _, _| 0.2).is_empty());
 }
 
-impl Requests for Refusing<'_> {
-    fn source(&self) -> Source {
-        self.0.source()
-    }
-    fn axes(&self) -> &Axes {
-        self.0.axes()
-    }
-    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
-        self.0.each(&mut |row| {
-            take(Row { refused: row.requests * self.1(row.tile, row.caller, row.kind), ..row });
-        });
-    }
-}
-
 #[test]
 fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none() {
     let refused = |group: &str, part: &dyn Fn(usize, usize, usize) -> f64| {
@@ -287,7 +282,7 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
         made.axes.kinds.push(["create", group, "validatingadmissionpolicybindings", ""].map(str::to_owned));
         let cell = Cell { count: 1.0, errors: 0.0, throttled: 0.0, seconds: 0.006 };
         made.rows.push((20, (5, made.axes.kinds.len() - 1, 0), cell));
-        judge(&Input { requests: &[&Refusing(&made, part)], vitals: None, operations: &[], given: &[] }).episodes
+        judge(&Input { requests: &[&Changed(&made, part, refuse)], vitals: None, operations: &[], given: &[] }).episodes
     };
     let of = |tile, kind, wanted| within(tile) && kind == wanted;
     let group = "admissionregistration.k8s.io";
@@ -304,7 +299,7 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
         *caller = [format!("system:serviceaccount:kube-system:{number}"), "kube-controller-manager".to_owned()];
     }
     let part = |tile, _, kind| if of(tile, kind, CONFIGMAPS) { 0.3 } else { 0.0 };
-    let refusing = Refusing(&made, &part);
+    let refusing = Changed(&made, &part, refuse);
     assert!(judge(&Input { requests: &[&refusing], vitals: None, operations: &[], given: &[] }).episodes.is_empty());
     // One client or two; reads and leases; always.
     for caller in [0, 1] {

@@ -204,8 +204,9 @@ fn judged(
             continue;
         }
         // Whoever asks for more of what takes long by nature makes nobody wait.
+        let is_slower = is_slower(&case);
         let may_be_slower = draft.deviations.iter().any(|own| own.signal == Signal::Slower);
-        let lighter = (found.is_none() && may_be_slower && !is_slower(&case)).then(|| without_slower(draft));
+        let lighter = (found.is_none() && may_be_slower && !is_slower).then(|| without_slower(draft));
         let draft = match &lighter {
             None => draft,
             Some(Some(rest)) => rest,
@@ -215,7 +216,7 @@ fn judged(
         let grade = match draft.grade {
             // What is found is graded by what was found; a window that is named, by what it is like.
             Grade::Degraded | Grade::Surge | Grade::None if found.is_some() && is_felt(&case) => Grade::Incident,
-            Grade::Surge | Grade::None if is_slower(&case) => Grade::Degraded,
+            Grade::Surge | Grade::None if is_slower => Grade::Degraded,
             Grade::None if has_risen(&case) => Grade::Surge,
             grade => grade,
         };
@@ -248,14 +249,14 @@ fn judged(
 /// Whether requests became slower, though not so slow that users notice: one of the quantiles rose by so many times,
 /// and by so much.
 fn is_slower(case: &Case<'_>) -> bool {
-    let rest = |profile: &Profile| profile.rest.clone();
-    case.views.first().is_some_and(|view| SLOWER_BY_S.iter().any(|(q, by)| rose(view, rest, *q, SLOWER_TIMES, *by)))
+    let is_so = |view: &View<'_>| SLOWER_BY_S.iter().any(|(q, by)| rose(view, |own| &own.rest, *q, SLOWER_TIMES, *by));
+    case.views.first().is_some_and(is_so)
 }
 
 /// Whether a quantile of latency rose by so many times and seconds, where there are enough requests to tell.
-fn rose(view: &View<'_>, of: impl Fn(&Profile) -> Latencies, q: f64, times: f64, by: f64) -> bool {
+fn rose(view: &View<'_>, of: fn(&Profile) -> &Latencies, q: f64, times: f64, by: f64) -> bool {
     let [before, within] = [&view.before, &view.within].map(of);
-    let [was, now] = [&before, &within].map(|own| own.quantile(q).unwrap_or(0.0));
+    let [was, now] = [before, within].map(|own| own.quantile(q).unwrap_or(0.0));
     let is_known = view.before.seconds >= MIN_BASELINE_S && within.count() >= MIN_TIMED;
     is_known && now >= times * was && now - was >= by
 }
@@ -270,7 +271,7 @@ fn is_felt(case: &Case<'_>) -> bool {
     };
     bad(|own| own.tiles.errors + own.tiles.long[0])
         || bad(|own| own.tiles.throttled + own.tiles.long[1])
-        || rose(view, |own| own.alike.clone(), 0.99, NOTICED_TIMES, NOTICED_BY_S)
+        || rose(view, |own| &own.alike, 0.99, NOTICED_TIMES, NOTICED_BY_S)
 }
 
 /// Whether requests, LISTs or writes of a window are more than those of its baseline by what is a surge, and more than

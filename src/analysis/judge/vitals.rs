@@ -144,6 +144,11 @@ impl Vitals {
         self.starts.iter().filter(is_its)
     }
 
+    /// When pages of the instances of a component could not be had, by instance.
+    pub fn unreachable(&self, component: Component) -> impl Iterator<Item = &Course> {
+        self.of(Vital::Unreachable).filter(move |course| course.name == component.name())
+    }
+
     /// When no page of a process could be had before it started.
     pub fn gone_before(&self, start: &Start) -> Option<Span> {
         let own = self.of(Vital::Unreachable).filter(|course| course.instance == start.instance);

@@ -25,6 +25,8 @@ const SLOWER_BY_S: f64 = 0.02;
 const BEFORE: Micros = 120 * SECOND;
 /// So many writes of a resource show whether they fail.
 const MIN_WRITES: f64 = 10.0;
+/// So many reads of a resource that fail are no chance.
+const MIN_FAILED_READS: f64 = 5.0;
 /// Features that say which kinds of sources are missing, and that audit logs alone have no reads.
 const MISSING: [&str; 3] = ["no_audit", "no_metrics", "no_reads"];
 
@@ -94,9 +96,6 @@ impl Candidate {
         self.confidence.max(self.left * probability(self.odds_of(|own| !MISSING.contains(&own.name))))
     }
 }
-
-/// So many reads of a resource that fail are no chance.
-const MIN_FAILED_READS: f64 = 5.0;
 
 /// A dangerous operation, as a candidate.
 #[derive(Debug, Clone, PartialEq)]
@@ -247,12 +246,7 @@ impl View<'_> {
 
     /// The part of the writes of one resource that fail, of that where most do, less the part of reads that fail.
     fn failing(&self) -> Option<f64> {
-        let mut reads = [0.0; 2];
-        for (kind, count) in &self.within.kinds {
-            if !matches!(self.series.classes[*kind as usize], Class::Write | Class::Long) {
-                reads = [reads[0] + self.failed(*kind, count), reads[1] + count.requests];
-            }
-        }
+        let reads = self.failed_of(|kind| !matches!(self.series.classes[kind], Class::Write | Class::Long));
         let [most, _] = self.failed_writes()?;
         Some((part(most) - part(reads)).max(0.0))
     }
@@ -260,16 +254,17 @@ impl View<'_> {
     /// Of the resource of whose writes most fail, the part of its reads that fail.
     fn failing_reads(&self) -> Option<f64> {
         let by_resource = self.writes(|kind, count| self.failed(kind, count));
-        let enough = by_resource.into_iter().filter(|own| own.1[1] >= MIN_WRITES);
-        let (resource, _) = enough.max_by(|a, b| part(a.1).total_cmp(&part(b.1)))?;
-        let mut reads = [0.0; 2];
-        for (kind, count) in &self.within.kinds {
-            let is_read = matches!(self.series.classes[*kind as usize], Class::Read | Class::List);
-            if is_read && self.requests.kinds()[*kind as usize][2] == resource {
-                reads = [reads[0] + self.failed(*kind, count), reads[1] + count.requests];
-            }
-        }
+        let (resource, _) = most_failing(&by_resource)?;
+        let reads = self.failed_of(|kind| {
+            matches!(self.series.classes[kind], Class::Read | Class::List) && self.requests.kinds()[kind][2] == resource
+        });
         (reads[0] >= MIN_FAILED_READS).then(|| part(reads))
+    }
+
+    /// How many requests of some kinds fail, and how many there are.
+    fn failed_of(&self, is_its: impl Fn(usize) -> bool) -> [f64; 2] {
+        let own = self.within.kinds.iter().filter(|own| is_its(*own.0 as usize));
+        own.fold([0.0; 2], |sum, (kind, count)| [sum[0] + self.failed(*kind, count), sum[1] + count.requests])
     }
 
     /// The part of the writes of all other resources that fail: a webhook is asked about some, and the store is all of
@@ -288,8 +283,7 @@ impl View<'_> {
     /// Writes of the resource of which most fail, and of all others: how many fail, and how many there are.
     fn failed_writes(&self) -> Option<[[f64; 2]; 2]> {
         let by_resource = self.writes(|kind, count| self.failed(kind, count));
-        let enough = by_resource.values().copied().filter(|own| own[1] >= MIN_WRITES);
-        let most = enough.max_by(|a, b| part(*a).total_cmp(&part(*b)))?;
+        let (_, most) = most_failing(&by_resource)?;
         let all = by_resource.values().fold([0.0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
         Some([most, [all[0] - most[0], all[1] - most[1]]])
     }
@@ -318,6 +312,12 @@ pub struct Case<'c> {
 /// Of something its part: how many, of how many.
 fn part([some, all]: [f64; 2]) -> f64 {
     some / all.max(1.0)
+}
+
+/// The resource of whose writes most fail, of those that have enough.
+fn most_failing<'r>(by_resource: &BTreeMap<&'r str, [f64; 2]>) -> Option<(&'r str, [f64; 2])> {
+    let enough = by_resource.iter().map(|(resource, own)| (*resource, *own)).filter(|own| own.1[1] >= MIN_WRITES);
+    enough.max_by(|a, b| part(a.1).total_cmp(&part(b.1)))
 }
 
 fn ln_times(now: f64, was: f64, noise: f64) -> f64 {

@@ -87,12 +87,9 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
             .iter()
             .find(|start| start.component == Component::Etcd && is_within((start.at, start.at), case.draft.span));
         // Where apiservers' pages could not be had either, nobody asked for any.
-        let gaps = |is_its: fn(&str) -> bool| {
-            let own = vitals.of(Vital::Unreachable).filter(move |course| is_its(&course.name));
-            own.flat_map(|course| &course.points).map(|point| point.span)
-        };
-        let of_all = |gap: Span| gaps(|name| name == Component::Apiserver.name()).any(|other| is_within(other, gap));
-        let mut of_etcd = gaps(|name| name == Component::Etcd.name());
+        let gaps = |component| vitals.unreachable(component).flat_map(|course| &course.points).map(|point| point.span);
+        let of_all = |gap: Span| gaps(Component::Apiserver).any(|other| is_within(other, gap));
+        let mut of_etcd = gaps(Component::Etcd);
         let is_away = of_etcd.any(|gap| is_within(gap, case.draft.span) && !of_all(gap));
         let is_changed = is_lost || changes >= 0.5;
         let is_member = |own: &Deviation| own.signal == Signal::MemberRestart;
