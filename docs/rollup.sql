@@ -6,6 +6,7 @@
 --       one JSON audit event a line; `seq` is the order of the lines within their stream.
 -- Out:  t_traffic, t_pulse, t_sequences, t_sources, t_objects, t_notable, t_clients, t_nodes, t_deprecated, t_load,
 --       t_operations, t_omitted, t_cascades, t_created, t_leases, t_refusals, t_writes, t_alternations,
+--       t_failures,
 --       t_coverage_events: key columns first, then values. No NULLs: text is '' and numbers are 0
 --       where there is nothing. Times are microseconds since 1970, except `tile` and `second`.
 --
@@ -573,7 +574,7 @@ CREATE OR REPLACE TEMP TABLE judged AS
         THEN 'delete-control-plane-lease'
       WHEN verb = 'create' AND resource = 'pods' AND subresource = 'eviction' THEN 'evict'
       WHEN verb = 'delete' AND resource = 'pods' AND subresource = ''
-        AND (NOT starts_with(full_user, 'system:') OR starts_with(full_user, 'system:serviceaccount:'))
+        AND NOT starts_with(full_user, 'system:node:')
         THEN 'delete-pod'
       WHEN is_change AND sets_replicas_0
         AND (subresource = 'scale'
@@ -813,7 +814,7 @@ SELECT cluster, full_user AS "user", namespace, name, count(*) AS count, min("at
 FROM dangerous
 WHERE terminal AND danger IS NULL AND verb = 'create' AND resource = 'pods' AND subresource = ''
   AND code_or_null BETWEEN 200 AND 299 AND NOT is_dry_run AND NOT of_control_plane
-  AND (NOT starts_with(full_user, 'system:') OR starts_with(full_user, 'system:serviceaccount:'))
+  AND NOT starts_with(full_user, 'system:node:')
 GROUP BY cluster, full_user, namespace, name;
 
 -- leases. Runs of writes by one holder within a tile.
@@ -957,6 +958,91 @@ FROM three
 WHERE ("user", agent) = (two_user, two_agent) AND ("user", agent) <> (one_user, one_agent)
   AND long <= 120 * us_per_s()
 GROUP BY ALL;
+
+-- failures. What the message of an answer names: of the words that only one fault has, those that come first.
+CREATE OR REPLACE MACRO place_in(message, words) AS
+  CASE WHEN instr(message, words) > 0 THEN instr(message, words) ELSE 1_000_000_000 END;
+CREATE OR REPLACE MACRO is_webhooks(message) AS
+  regexp_matches(message, '^admission webhook "[^"]*" denied the request');
+CREATE OR REPLACE TABLE t_failures AS
+WITH words(words, fault) AS (
+  VALUES ('failed calling webhook ', 'webhook-failed'),
+         ('conversion webhook for ', 'conversion-failed'),
+         ('unable to transform key ', 'encryption'),
+         ('failed to encrypt DEK', 'encryption'),
+         ('failed to decrypt DEK', 'encryption'),
+         ('encryptedDEKSource with keyID', 'encryption'),
+         ('EDEK with keyID', 'encryption'),
+         ('etcdserver: request is too large', 'object-too-large'),
+         ('trying to send message larger than max', 'object-too-large'),
+         ('etcdserver: mvcc: database space exceeded', 'etcd-full'),
+         ('etcdserver: no leader', 'etcd-leader'),
+         ('etcdserver: leader changed', 'etcd-leader'),
+         ('etcdserver: not leader', 'etcd-leader'),
+         ('etcdserver: request timed out, possibly due to previous leader failure', 'etcd-leader'),
+         ('etcdserver: request timed out', 'etcd-timeout'),
+         ('etcdserver: too many requests', 'etcd-unavailable'),
+         ('etcdserver: server stopped', 'etcd-unavailable'),
+         ('etcdserver: unhealthy cluster', 'etcd-unavailable'),
+         ('etcdserver: corrupt cluster', 'etcd-unavailable'),
+         ('rpc error: code = Unavailable', 'etcd-unavailable'),
+         ('the server is currently unable to handle the request', 'api-unavailable'),
+         ('error trying to reach service', 'api-unavailable'),
+         ('storage is (re)initializing', 'starting'),
+         ('apiserver is shutting down', 'starting')
+),
+answers AS (
+  SELECT *, code_or_null = 429 OR code_or_null BETWEEN 500 AND 599 AS failed
+  FROM stages
+  WHERE terminal AND subresource <> 'proxy'
+    AND code_or_null BETWEEN 400 AND 599
+),
+failed AS (
+  SELECT tile_of("at") AS tile, cluster, instance, "user", agent, "group", resource, "at",
+    min_by(fault, (place_in(message, words), -length(words))) AS fault,
+    CASE min_by(fault, (place_in(message, words), -length(words)))
+      WHEN 'webhook-failed' THEN regexp_extract(any_value(message), 'failed calling webhook [^"]*"([^"]*)', 1)
+      WHEN 'conversion-failed' THEN regexp_extract(any_value(message), 'conversion webhook for ([^/]*)/', 1)
+      ELSE '' END AS name
+  FROM answers, words
+  WHERE failed AND contains(message, words) AND NOT is_webhooks(message)
+  GROUP BY tile, cluster, instance, "user", agent, "group", resource, "at", stream, seq
+),
+-- What a webhook answers that failed itself, and what none of the words is in.
+others AS (
+  SELECT tile_of("at") AS tile, cluster, instance, "user", agent, "group", resource, "at",
+    CASE WHEN is_webhooks(message) THEN 'webhook-failed' ELSE 'other' END AS fault,
+    CASE WHEN is_webhooks(message) THEN regexp_extract(message, 'admission webhook "([^"]*)"', 1) ELSE '' END AS name
+  FROM answers
+  WHERE failed AND message <> ''
+    AND (is_webhooks(message)
+         OR NOT (list_bool_or(list_transform((SELECT list(words) FROM words), lambda one: contains(message, one)))
+                 OR contains(message, 'context deadline exceeded') OR contains(message, 'context canceled')
+                 OR contains(message, 'request did not complete within')
+                 OR contains(message, 'unable to return a response in the time allotted')
+                 OR contains(message, 'Too many requests') OR contains(message, 'disruption budget')))
+),
+denied AS (
+  SELECT tile_of("at") AS tile, cluster, instance, "user", agent, "group", resource, "at",
+    CASE WHEN contains(message, 'admission webhook "') THEN
+           CASE regexp_extract(message, 'admission webhook "[^"]*"( denied the request)?', 1)
+             WHEN '' THEN '' ELSE 'webhook-denied' END
+         WHEN contains(message, ' is forbidden: violates PodSecurity "') THEN 'policy-denied'
+         WHEN regexp_matches(message, ' is forbidden: exceeded quota: .*, requested: ') THEN 'quota-exceeded'
+         WHEN contains(message, ' is forbidden: ValidatingAdmissionPolicy ''') THEN 'policy-denied'
+         ELSE '' END AS fault,
+    CASE fault WHEN 'webhook-denied' THEN regexp_extract(message, 'admission webhook "([^"]*)"', 1)
+               WHEN 'quota-exceeded' THEN regexp_extract(message, 'exceeded quota: (.*?), requested: ', 1)
+               ELSE CASE WHEN contains(message, ' is forbidden: violates PodSecurity "') THEN 'PodSecurity'
+                         ELSE regexp_extract(message, 'ValidatingAdmissionPolicy ''([^'']*)''', 1) END END AS name
+  FROM answers
+  WHERE NOT failed AND coalesce(annotations['authorization.k8s.io/decision'], '') <> 'forbid'
+)
+SELECT tile, cluster, instance, "user", agent, "group", resource, fault, name,
+  count(*) AS count, min("at") AS "first", max("at") AS "last"
+FROM (SELECT * FROM failed UNION ALL SELECT * FROM others UNION ALL SELECT * FROM denied)
+WHERE fault <> ''
+GROUP BY tile, cluster, instance, "user", agent, "group", resource, fault, name;
 
 -- coverage, of which here only the events by level and stage: all stages, late or not.
 CREATE OR REPLACE TABLE t_coverage_events AS

@@ -20,6 +20,7 @@ pub mod dims;
 pub mod explain;
 pub mod exporter;
 pub mod extract;
+pub mod failure;
 pub mod filter;
 pub mod fleet;
 pub mod flow;

@@ -335,9 +335,12 @@ impl Load {
                     Grade::None => Verdict::Named(stretch),
                 }
             }
-            None if self.pulse.is_none() => Verdict::Unknown(
-                "the load over time is unknown: no audit logs, and no series of apiserver metrics pages".to_owned(),
-            ),
+            None if self.pulse.is_none() => {
+                let logs = if self.has(Source::Audit) { "the audit logs hold no event of it" } else { "no audit logs" };
+                Verdict::Unknown(format!(
+                    "the load over time is unknown: {logs}, and no series of apiserver metrics pages"
+                ))
+            }
             None if self.is_short => {
                 let covered = self.span.map_or_else(String::new, |(from, to)| format!(", {}", duration(to - from)));
                 Verdict::Unknown(format!("the input{covered} is too short for a baseline; one minute is required"))

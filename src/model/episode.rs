@@ -136,6 +136,20 @@ pub struct Episode {
     pub effects: Vec<Effect>,
     /// What deviated from its baseline, and when.
     pub signals: Vec<SignalSpan>,
+    /// What messages of its failed and denied requests name, the most frequent first, without what is usual.
+    pub failures: Vec<Failure>,
     /// Possible causes, likeliest first.
     pub causes: Vec<Cause>,
+}
+
+/// Requests whose messages name the same as the reason why they failed or were denied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// Its name in JSON.
+    pub fault: &'static str,
+    /// What people call it.
+    pub words: &'static str,
+    /// The webhook, API group, policy or quota; may be empty.
+    pub name: String,
+    pub requests: u64,
 }

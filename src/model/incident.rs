@@ -1,7 +1,7 @@
 //! What an incident report holds, whoever writes it: what happened, when, who caused it, how sure that is, what to do.
 
 use crate::model::cause::{Cause, Source};
-use crate::model::episode::Episode;
+use crate::model::episode::{Episode, Failure};
 use crate::model::flame::Tree;
 use crate::model::forecast::Unit;
 use crate::model::report::{Finding, Report, Severity};
@@ -153,6 +153,9 @@ pub struct Chart {
     pub source: Source,
 }
 
+/// Heading of what the messages of requests name.
+pub const FAILURES: &str = "Why requests failed or were denied";
+
 /// A number before, within and after the window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phases {
@@ -257,6 +260,13 @@ impl Incident {
     /// Kinds of sources that are missing.
     pub fn missing(&self) -> impl Iterator<Item = Source> + '_ {
         Source::ALL.into_iter().filter(|source| !self.read.contains(source))
+    }
+
+    /// What messages of the heaviest episode's failed and denied requests name.
+    pub fn failures(&self) -> &[Failure] {
+        let window = self.verdict.window();
+        let heaviest = self.episodes.iter().find(|own| window == Some((own.from, own.to)));
+        heaviest.map_or(&[], |own| own.failures.as_slice())
     }
 
     /// The section of this name.

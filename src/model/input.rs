@@ -2,7 +2,7 @@
 
 use crate::model::event::{Level, Stage};
 use crate::model::stray::Days;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span, format};
 use crate::model::units::grouped;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -250,6 +250,18 @@ impl Coverage {
             (self.first, self.last) = (None, None);
         }
         self
+    }
+
+    /// What is to be said where no request was counted, by the time from the first event of all logs to the last.
+    pub fn nothing_counted(covered: Option<Span>) -> String {
+        match covered {
+            None => "No request was counted: the log holds no event.".to_owned(),
+            Some((from, to)) => format!(
+                "No request was counted: of the events from {} to {} none lies in the window and meets the conditions.",
+                format(from),
+                format(to)
+            ),
+        }
     }
 
     /// What is to be said of events that came twice; nothing where none did.

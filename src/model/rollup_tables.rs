@@ -10,7 +10,7 @@ pub struct TableSpec {
 }
 
 /// All tables.
-pub const TABLES: [TableSpec; 18] = [
+pub const TABLES: [TableSpec; 19] = [
     TableSpec {
         name: "traffic",
         key: 13,
@@ -297,11 +297,29 @@ pub const TABLES: [TableSpec; 18] = [
             "last",
         ],
     },
+    TableSpec {
+        name: "failures",
+        key: 9,
+        columns: &[
+            "tile", "cluster", "instance", "user", "agent", "group", "resource", "fault", "name", "count", "first",
+            "last",
+        ],
+    },
 ];
 
 /// Tables that roll-ups written by an older plimsoll do not have.
-pub const LATER: [&str; 9] =
-    ["load", "operations", "omitted", "cascades", "created", "leases", "refusals", "writes", "alternations"];
+pub const LATER: [&str; 10] = [
+    "load",
+    "operations",
+    "omitted",
+    "cascades",
+    "created",
+    "leases",
+    "refusals",
+    "writes",
+    "alternations",
+    "failures",
+];
 
 /// What parts of one log are joined by; what other engines make need not have it. `hash`, `turn` and `value` are 64
 /// bits, taken for signed numbers.

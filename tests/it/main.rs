@@ -60,6 +60,7 @@ mod guard_policies;
 mod guard_webhooks;
 mod heap;
 mod incidents;
+mod judged_logs;
 mod judged_pages;
 #[cfg(feature = "live")]
 mod lab;

@@ -187,6 +187,43 @@ fn few_events() -> Vec<String> {
     ] {
         event(second, of("create", pod, ""), bot, 403, "", "", &message(text));
     }
+    // Answers that say why, and some that only look like it.
+    let hook = r#"Internal error occurred: failed calling webhook \"v.hook.io\": Post \"x\""#;
+    let denies = r#"admission webhook \"deny.io\" denied the request: failed calling webhook \"other\""#;
+    let policy = "pods is forbidden: ValidatingAdmissionPolicy 'cost' with binding 'all' denied request: no";
+    for (n, (code, text)) in [
+        (500, hook),
+        (500, hook),
+        (403, hook),
+        (404, hook),
+        (500, r#"failed calling webhook \"cut"#),
+        (500, "failed calling webhook x, then etcdserver: no leader"),
+        (500, "etcdserver: request timed out, possibly due to previous leader failure"),
+        (500, "etcdserver: request timed out, possibly due to connection lost"),
+        (500, "etcdserver: mvcc: database space exceeded"),
+        (500, "rpc error: code = Unavailable desc = etcdserver: no leader"),
+        (500, "etcdserver: leader changed"),
+        (500, r#"unable to transform key \"/registry/secrets/a\": rpc error: code = Unavailable"#),
+        (500, "conversion webhook for example.com/v1, Kind=Topic failed: EOF"),
+        (503, "the server is currently unable to handle the request"),
+        (504, "Timeout: request did not complete within requested timeout - context deadline exceeded"),
+        (429, "storage is (re)initializing"),
+        (429, "Too many requests, please try again later."),
+        (403, denies),
+        (400, denies),
+        (500, denies),
+        (403, r#"admission webhook \"x\" asks for more"#),
+        (422, policy),
+        (403, "pods is forbidden: User jane cannot create"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let more = format!(r#","message":"{text}""#);
+        event(94 + n as i64 % 20, of("create", pod, ""), if n % 2 == 0 { bot } else { jane }, code, "", "", &more);
+    }
+    let proxied = ["", "services", "proxy", "web"];
+    event(95, of("get", proxied, "shop"), jane, 503, "", "", r#","message":"error trying to reach service: no""#);
     let lease = ["coordination.k8s.io", "leases", "", "kube-system"];
     let held = |holder: &str| {
         format!(r#"{{"metadata":{{"name":"l"}},"spec":{{"holderIdentity":"{holder}","leaseDurationSeconds":15}}}}"#)
@@ -498,7 +535,7 @@ fn rows_beyond_the_limit_are_folded_the_same_way_however_the_input_is_cut() {
 }
 
 /// Columns that rows of one tile add up to, by table.
-const SUMS: [(&str, &[&str]); 7] = [
+const SUMS: [(&str, &[&str]); 8] = [
     ("traffic", &["requests", "open", "latency_sum", "lifetime_sum", "bodies", "body_bytes", "body_items", "etcd_us"]),
     ("pulse", &["starts", "ends", "errors", "throttled"]),
     ("sequences", &["count", "gaps_sum"]),
@@ -506,6 +543,7 @@ const SUMS: [(&str, &[&str]); 7] = [
     ("omitted", &["count"]),
     ("cascades", &["objects", "collections"]),
     ("refusals", &["count"]),
+    ("failures", &["count"]),
 ];
 
 #[test]

@@ -20,7 +20,8 @@ import sys
 
 TABLES = [
     "traffic", "pulse", "sequences", "sources", "objects", "notable", "clients", "nodes", "deprecated", "load", "operations",
-    "omitted", "cascades", "created", "leases", "refusals", "writes", "alternations", "coverage_events",
+    "omitted", "cascades", "created", "leases", "refusals", "writes", "alternations", "failures",
+    "coverage_events",
 ]
 SQL = pathlib.Path(__file__).resolve().parents[2] / "docs" / "rollup.sql"
 BATCH = 10_000  # lines

@@ -52,6 +52,7 @@ KINDS = {
     "garbage-collection": {"cascade-delete", "write-burst", "client-surge"},
     "admission-refuses": {"writes-refused"},
     "credentials-invalid": {"credentials-invalid"},
+    "encryption-failing": {"encryption-failing"},
     "conflict-storm": {"write-burst", "client-surge"},
     "rollout": {"write-burst", "load-surge", "client-surge"},
 }

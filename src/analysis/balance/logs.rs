@@ -68,7 +68,7 @@ pub fn client_loads(rollup: &Rollup, cluster: &str) -> Vec<Client> {
         }
     }
     let mut addresses: BTreeMap<Who<'_>, Addresses> = BTreeMap::new();
-    for (subject, of_tile) in rollup.addresses() {
+    for (_, subject, of_tile) in rollup.addresses() {
         if let Some((who, _)) = subjects.get(subject) {
             addresses.entry(*who).or_default().merge(&of_tile);
         }

@@ -167,7 +167,9 @@ pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wan
         return nothing;
     };
     let mut usage = Usage { span: Some(span), ..Usage::default() };
-    count(&own, startup_end(span.0, clients.tile), &mut usage);
+    let started = startup_end(span.0, clients.tile);
+    let copies = copies(rollup, wanted, started);
+    count(&own, (started, copies), &mut usage);
     look_for_gaps(&own, clients, &mut usage);
     if rollup.without().any(|table| table == "writes") {
         let what = "the roll-up is of an older version, without writes by minute";
@@ -187,13 +189,22 @@ pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wan
     usage
 }
 
-/// Counts what the client did; up to `started` it started.
-fn count(own: &[&Profile<'_>], started: Micros, usage: &mut Usage) {
+/// How many copies of the client started up to a time: by the addresses that its requests came from until then.
+fn copies(rollup: &Rollup, wanted: &Wanted<'_>, started: Micros) -> f64 {
+    let subjects = rollup.subjects();
+    let mut addresses = Addresses::default();
+    for (tile, subject, own) in rollup.addresses() {
+        if tile * SECOND < started && subjects.get(subject).is_some_and(|(who, _)| wanted.is(who)) {
+            addresses.merge(&own);
+        }
+    }
+    addresses.count().max(1) as f64
+}
+
+/// Counts what the client did; up to `started` so many copies of it started.
+fn count(own: &[&Profile<'_>], (started, copies): (Micros, f64), usage: &mut Usage) {
     let is_start = |row: &TrafficRow<'_>| row.verb == "watch" && row.latency().count() > 0;
     let are_starts_logged = own.iter().flat_map(|profile| profile.rows()).any(is_start);
-    let mut addresses = Addresses::default();
-    own.iter().for_each(|profile| addresses.merge(&profile.addresses));
-    let copies = addresses.count().max(1) as f64;
     usage.of_mut(Rule::WritesPerObjectPerMinute).is_of_one = true;
     for profile in own {
         usage.requests += profile.requests;

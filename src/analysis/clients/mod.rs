@@ -133,7 +133,7 @@ impl<'r> Clients<'r> {
         for (tile, subject, fact, gaps) in rollup.facts() {
             uses[subject].facts.push((tile, fact, gaps));
         }
-        for (subject, addresses) in rollup.addresses() {
+        for (_, subject, addresses) in rollup.addresses() {
             uses[subject].addresses.merge(&addresses);
         }
         for object in rollup.objects() {

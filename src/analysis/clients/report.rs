@@ -73,6 +73,8 @@ pub struct Read {
     pub folded: Option<String>,
     /// Events by level and stage.
     pub logged: Coverage,
+    /// The time from the first event to the last, whatever was asked for.
+    pub covered: Option<(Micros, Micros)>,
     /// Rows that people are shown.
     pub top: Option<usize>,
     /// The field by which rows are sorted, the largest first: one of [`MEASURES`].
@@ -137,7 +139,7 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
     let seconds = clients.seconds();
     let (from, to) = clients.span;
     let lead = if clients.requests == 0 && clients.list.is_empty() {
-        "No request was counted: no event matched, or the log has none.".to_owned()
+        Coverage::nothing_counted(read.covered)
     } else {
         format!(
             "{} of {} in {}: {}, {}, {}.",

@@ -66,6 +66,8 @@ fn missing(source: Source) -> &'static str {
 
 /// Logarithm of how many times more watches start, from which on clients connect again.
 const MORE_WATCHES: f64 = 0.7;
+/// Logarithm of how many times longer writes take, from which on they are slow.
+const SLOWER: f64 = 0.4;
 /// Restarts that a sentence names.
 const STARTS_NAMED: usize = 4;
 
@@ -125,6 +127,7 @@ fn subject(candidate: &Candidate) -> Vec<(&'static str, String)> {
             "memory" => "cgroup",
             "api-unavailable" => "api_group",
             "controllers-down" => "controller",
+            "writes-refused" => "rule",
             "request-surge" | "expensive-lists" => "request",
             _ => "instance",
         };
@@ -168,8 +171,14 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
         "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stalled or was very slow".to_owned(),
+        "slow-etcd" if candidate.feature("named") > 0.5 && candidate.feature("drag_writes") < SLOWER => {
+            "requests failed because etcd could not be reached, or did not answer in time".to_owned()
+        }
         "slow-etcd" => "etcd was slow".to_owned(),
-        "webhook-drag" if candidate.feature("webhook_errors") > 0.0 || candidate.feature("failing") > 0.2 => {
+        "webhook-drag"
+            if candidate.feature("webhook_errors") > 0.0
+                || candidate.feature("failing").max(candidate.feature("named") * 0.5) > 0.2 =>
+        {
             format!(
                 "{} failed",
                 candidate
@@ -220,7 +229,8 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             format!("the kubelets of {nodes} did not answer, and the nodes were marked NotReady")
         }
         "writes-refused" => match candidate.caller.as_ref() {
-            Some(who) => format!("{} changed rules that refuse writes of many clients", name(who)),
+            Some(who) => format!("{} changed rules that refuse writes of many clients{}", name(who), rule(candidate)),
+            None if candidate.name.is_some() => format!("a rule refused writes of many clients{}", rule(candidate)),
             None => "rules of the cluster refused writes of many clients (400, 403, 422)".to_owned(),
         },
         "credentials-invalid" => {
@@ -228,10 +238,16 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
              or expired"
                 .to_owned()
         }
+        "encryption-failing" => {
+            "what is stored encrypted could not be read or written: the key service (KMS) failed, or a key is missing"
+                .to_owned()
+        }
         "too-few-seats" => {
             let what = match () {
                 () if candidate.feature("throttled_flat") > 0.0 => "requests were throttled (429)",
-                () if candidate.feature("queued_flat") > 0.0 => "requests waited in queues",
+                () if candidate.feature("queued_flat").max(candidate.feature("queued_alone")) > 0.0 => {
+                    "requests waited in queues"
+                }
                 () => "requests took longer",
             };
             match candidate.caller.as_ref().map(name) {
@@ -330,6 +346,10 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "leases_failing") => format!("{} of the writes of leases fail, which call no webhook", percent(value)),
         (_, "one_apiserver") => "one apiserver is much slower than the others".to_owned(),
         (_, "api_unavailable") => "its APIService was unavailable".to_owned(),
+        ("slow-etcd", "elsewhere") => "slow requests were hardly in etcd, by their annotations".to_owned(),
+        (_, "elsewhere") => "slow requests were hardly in webhooks, by their annotations".to_owned(),
+        (_, "named") => format!("{} of the failed requests whose message names a part of it name this", percent(value)),
+        (_, "named_other") => format!("the messages of {} of them name another part", percent(value)),
         (_, "unauthorized") => format!("{} of the requests were answered with 401", percent(value)),
         ("writes-refused", "refused") => {
             format!("{} of the writes were refused, leases and events not counted", percent(value))
@@ -365,6 +385,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "no_slower") => "what was served took no longer than before".to_owned(),
         (_, "throttled_flat") => "requests were throttled, though hardly more work was requested".to_owned(),
         (_, "one_caller") => format!("{} of the throttled requests are of one client", percent(value)),
+        (_, "queued_alone") => {
+            "slow requests spent their time in priority-and-fairness queues, hardly any in etcd or webhooks".to_owned()
+        }
         (_, "queued_flat") => "requests waited longer in queues, though hardly more work was requested".to_owned(),
         (_, "limits_changed") => "a FlowSchema or PriorityLevelConfiguration was changed".to_owned(),
         (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
@@ -397,6 +420,11 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "full") => "its memory was near the limit".to_owned(),
         _ => return None,
     })
+}
+
+/// `: require-cost-center`; nothing where none is named.
+fn rule(candidate: &Candidate) -> String {
+    candidate.name.as_ref().map_or_else(String::new, |name| format!(": {name}"))
 }
 
 /// One apiserver without a name, or all of several.

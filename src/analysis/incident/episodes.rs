@@ -1,12 +1,13 @@
 //! Episodes in words: what they did to requests, what may have caused them, and a headline that can be read aloud.
 
 use super::causes::{Words, causes};
+use crate::analysis::failure::Fault;
 use crate::analysis::judge::Episode as Judgement;
 use crate::analysis::judge::profile::Profile;
 use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
-use crate::model::episode::{Effect, Episode, Grade, SignalSpan, State};
+use crate::model::episode::{Effect, Episode, Failure, Grade, SignalSpan, State};
 use crate::model::report::Finding;
 use crate::model::time::{self, SECOND};
 use crate::model::units::{bytes, duration, percent, significant};
@@ -73,6 +74,7 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
         headline,
         signals: own.deviations.iter().map(signal).collect(),
         effects,
+        failures: failures(own),
         causes,
     }
 }
@@ -84,6 +86,17 @@ pub fn finding(own: &Episode) -> Finding {
         .seen((own.from, own.to))
         .summary(own.headline.trim_end_matches('.'))
         .remedy(own.causes.first().map(Cause::remedy).unwrap_or_default())
+}
+
+/// What messages of requests name, as far as audit logs show them.
+fn failures(own: &Judgement) -> Vec<Failure> {
+    let failure = |(fault, name, count): (Fault, &str, f64)| Failure {
+        fault: fault.name(),
+        words: fault.words(),
+        name: name.to_owned(),
+        requests: count.round() as u64,
+    };
+    own.faults.ranked().into_iter().map(failure).filter(|own| own.requests > 0).collect()
 }
 
 fn signal(own: &Deviation) -> SignalSpan {

@@ -220,7 +220,8 @@ impl Names {
         self.all(&mut incident.lost);
         incident.causes.iter_mut().for_each(|cause| self.cause(cause));
         for episode in &mut incident.episodes {
-            self.all([&mut episode.headline]);
+            let names = episode.failures.iter_mut().map(|own| &mut own.name);
+            self.all(std::iter::once(&mut episode.headline).chain(names));
             episode.causes.iter_mut().for_each(|cause| self.cause(cause));
         }
         for card in &mut incident.clients {

@@ -2,8 +2,8 @@
 
 use super::episodes;
 use crate::model::cause::Cause;
-use crate::model::episode::{Effect, Episode, Grade, SignalSpan};
-use crate::model::incident::{Card, Entry, Incident, Phases, Verdict};
+use crate::model::episode::{Effect, Episode, Failure, Grade, SignalSpan};
+use crate::model::incident::{Card, Entry, FAILURES, Incident, Phases, Verdict};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{self, Micros, SECOND, Span, clock};
@@ -15,10 +15,13 @@ const SCHEMA: &str = "plimsoll.report/v1";
 
 const CAUSE: [&str; 6] = ["cause", "likely", "summary", "confidence", "confidence_if_complete", "subject"];
 const ENTRY: [&str; 8] = ["at", "until", "slack_s", "kind", "severity", "who", "what", "source"];
+const FAILURE: [&str; 3] = ["fault", "name", "requests"];
 const PHASE: [&str; 4] = ["measure", "before", "within", "after"];
 
 /// Findings that a terminal is shown where there was no incident.
 const FINDINGS: usize = 10;
+/// Lines of what messages name that a terminal is shown.
+const MOST_FAILURES: usize = 8;
 /// Lines of the timeline that a terminal is shown.
 const SHOWN: usize = 30;
 
@@ -59,6 +62,7 @@ pub fn report(incident: &Incident) -> Report {
     report.tables = vec![
         table("timeline", "Timeline", &ENTRY, incident.timeline.iter().map(entry).collect()),
         table("phases", "Before, during and after", &PHASE, incident.phases.iter().map(phase).collect()),
+        table("failures", FAILURES, &FAILURE, incident.failures().iter().map(|own| failure(own.fault, own)).collect()),
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
     // Where there was an incident its causes are reported; else what is wrong all the time.
@@ -102,6 +106,10 @@ fn entry(entry: &Entry) -> Vec<Value> {
     ]
 }
 
+fn failure(fault: &str, own: &Failure) -> Vec<Value> {
+    vec![fault.into(), own.name.as_str().into(), Value::Count(own.requests)]
+}
+
 fn phase(phase: &Phases) -> Vec<Value> {
     let [before, within, after] = phase.values;
     vec![phase.name.into(), before.into(), within.into(), after.into()]
@@ -134,6 +142,8 @@ fn for_people(incident: &Incident) -> Vec<Table> {
     });
     let columns = ["measure", "incident_before", "incident_within", "incident_after"];
     all.push(table("phases", "Before, during and after", &columns, phases.collect()));
+    let failures = incident.failures().iter().take(MOST_FAILURES).map(|own| failure(own.words, own));
+    all.push(table("failures", FAILURES, &FAILURE, failures.collect()));
     let reported = incident.timeline.iter().map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
         vec![
@@ -247,6 +257,7 @@ fn episode(own: &Episode) -> Json {
             "summary": cause.summary, "features": features,
         })
     };
+    let failure = |own: &Failure| json!({"fault": own.fault, "name": own.name, "requests": own.requests});
     json!({
         "id": own.id, "grade": own.grade.name(), "state": own.state.name(), "from": time::format(own.from),
         "to": time::format(own.to), "seconds": (own.to - own.from) as f64 / SECOND as f64,
@@ -255,6 +266,7 @@ fn episode(own: &Episode) -> Json {
         "counted": {"within": spans(&own.counted[0]), "baseline": spans(&own.counted[1])},
         "headline": own.headline, "effects": own.effects.iter().map(effect).collect::<Vec<_>>(),
         "signals": own.signals.iter().map(signal).collect::<Vec<_>>(),
+        "failures": own.failures.iter().map(failure).collect::<Vec<_>>(),
         "causes": own.causes.iter().map(cause).collect::<Vec<_>>(),
     })
 }

@@ -141,6 +141,19 @@ pub(super) fn steps(sources: &str, answers: &Answers, candidate: &Candidate) -> 
             );
             later.push("keep the former key and CA until the last credential signed by them has expired".to_owned());
         }
+        "encryption-failing" => {
+            now.push(
+                "see what the key service says: kubectl get --raw '/healthz/kms-providers', and the apiservers' own \
+                 logs"
+                    .to_owned(),
+            );
+            now.push(
+                "compare --encryption-provider-config of all apiservers: a key that wrote must stay listed until \
+                 nothing is encrypted with it"
+                    .to_owned(),
+            );
+            later.push("run the key service with as many replicas as apiservers, and alert on its failures".to_owned());
+        }
         "too-few-seats" => {
             now.push(
                 "see what was changed, and undo it: kubectl get flowschemas,prioritylevelconfigurations \

@@ -132,6 +132,7 @@ mod tests {
             confidence: 0.9,
             headline: "it".to_owned(),
             effects: vec![],
+            failures: vec![],
             signals: vec![],
             causes: vec![],
         }

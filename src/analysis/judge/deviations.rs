@@ -11,6 +11,16 @@ use super::stops::{self, seconds_of_baseline};
 use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
+/// Median of the square of a normal deviation, in variances.
+const CHI_SQUARED: f64 = 0.455;
+/// What fails all the time comes in clumps of so many at most.
+const MOST_CLUMPS: f64 = 30.0;
+/// Fewer intervals do not show how counts scatter.
+const MIN_SCATTER: usize = 60;
+/// How many standard deviations of what fails all the time are no chance.
+const SIGMAS: f64 = 5.0;
+/// Intervals in which such a part of all requests fails are of no baseline.
+const FAILING: f64 = 0.2;
 /// Fewer intervals do not show what is usual.
 pub const MIN_INTERVALS: usize = 6;
 /// Kubernetes' objectives allow one request in a hundred to be slow; so many may fail or be throttled, too.
@@ -56,24 +66,27 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
         (Signal::Errors, |own: &ClassImpact| (own.errors, own.requests)),
         (Signal::Throttled, |own: &ClassImpact| (own.throttled, own.requests)),
     ] {
-        let found = impacts(series, |tile| bad(&tile.all()));
+        let found = impacts(series, signal == Signal::Errors, |tile| bad(&tile.all()));
         all.extend(found.into_iter().map(|own| own.deviation(series, signal.clone())));
     }
     // A failing webhook fails writes, of which there may be few among all requests.
-    let failed = impacts(series, |tile| (tile.felt[2].errors, tile.felt[2].requests));
+    let failed = impacts(series, true, |tile| (tile.felt[2].errors, tile.felt[2].requests));
     all.extend(failed.into_iter().map(|own| own.deviation(series, Signal::FailedWrites)));
     // A rule that refuses refuses many clients' writes, and a key that is not valid any more those of many clients.
     for (signal, of) in [
         (Signal::RefusedWrites, (|tile: &Tile| &tile.refusals) as fn(&Tile) -> &Refusals),
         (Signal::Unauthorized, |tile| &tile.unauthorized),
     ] {
-        let refused = impacts(series, |tile| of(tile).counts());
-        let are_many = |own: &Impact| refusals::are_many(series.tiles[own.tiles.clone()].iter().map(of));
+        let refused = impacts(series, true, |tile| of(tile).counts());
+        let are_many = |own: &Impact| {
+            let tiles = &series.tiles[own.tiles.clone()];
+            refusals::are_many(tiles.iter().map(of), tiles.iter().map(|tile| tile.denied).sum())
+        };
         all.extend(refused.into_iter().filter(are_many).map(|own| own.deviation(series, signal.clone())));
     }
     // A slow store or webhook is slow for writes, of which there may be few among all requests.
     for class in 0..3 {
-        let found = impacts(series, |tile| {
+        let found = impacts(series, false, |tile| {
             let own = &tile.felt[class];
             (own.slow, own.timed)
         });
@@ -146,7 +159,9 @@ impl Impact {
     }
 }
 
-fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
+/// Where more requests are bad than allowed; `may_clump` if those that are so all the time may come in clumps, as
+/// retries of what fails do.
+fn impacts(series: &RequestSeries, may_clump: bool, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
     let counts: Vec<(f64, f64)> = series.tiles.iter().map(&bad).collect();
     // What fails all the time is a chronic offender's, and no episode; one that fails rarely does so in some intervals
     // only.
@@ -155,11 +170,20 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
     let seconds = |tiles: &Range<usize>| tiles.clone().map(|tile| series.grid.seconds(tile)).sum::<f64>();
     let around: Vec<Range<usize>> =
         (0..counts.len()).map(|at| at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())).collect();
-    let shares = around.iter().map(sum).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
-    let usual = quantile(shares, USUAL).unwrap_or(0.0);
+    let shares: Vec<f64> = around.iter().map(sum).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
+    let usual = quantile(shares.clone(), USUAL).unwrap_or(0.0);
     // Of what fails all the time as often a larger part does where the rest becomes less.
     let rates = around.iter().map(|tiles| sum(tiles).0 / seconds(tiles).max(1.0)).collect();
     let usual_rate = quantile(rates, USUAL).unwrap_or(0.0);
+    // How far counts of what is so all the time scatter about their median.
+    let median = quantile(shares.clone(), 0.5).unwrap_or(0.0);
+    let scatter = around.iter().map(sum).filter(|(_, all)| median * all > 0.0);
+    let scatter = scatter.map(|(bad, all)| (bad - median * all).powi(2) / (median * all)).collect();
+    // Of a short record an episode is in most of what is looked at together.
+    let clumps = match counts.len() >= MIN_SCATTER {
+        true => (quantile(scatter, 0.5).unwrap_or(0.0) / CHI_SQUARED).clamp(1.0, MOST_CLUMPS),
+        false => 1.0,
+    };
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let is_bad = |at: &usize| {
@@ -171,7 +195,8 @@ fn impacts(series: &RequestSeries, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Imp
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
         let is_more = bad >= 2.0 * usual_rate * seconds(tiles);
-        bad - usual * all >= MIN_BAD && bad / all.max(1.0) >= least + 2.0 * usual && is_more
+        let chance = if may_clump { SIGMAS * (clumps * usual * all).sqrt() } else { 0.0 };
+        bad - usual * all >= chance.max(MIN_BAD) && bad / all.max(1.0) >= least + 2.0 * usual && is_more
     };
     found
         .into_iter()
@@ -199,6 +224,12 @@ fn loads(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviation> {
     let is_short = |own: &&Silence| 2 * own.tiles.len() < series.tiles.len();
     silences.iter().filter(is_short).for_each(|own| of_baseline[own.tiles.clone()].fill(0.0));
     let len = series.tiles.len();
+    // What fails is no work, and is asked again: neither is usual.
+    let is_failing = |tile: &Tile| tile.all().errors >= FAILING * tile.all().requests.max(1.0);
+    if 2 * series.tiles.iter().filter(|tile| is_failing(tile)).count() < len {
+        let all = of_baseline.iter_mut().zip(&series.tiles).filter(|(_, tile)| is_failing(tile));
+        all.for_each(|(seconds, _)| *seconds = 0.0);
+    }
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], least: f64| {
         let usual = baseline(counts, &of_baseline, series.grid.tile);

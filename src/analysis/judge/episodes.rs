@@ -3,7 +3,7 @@
 use super::excursions::runs;
 use super::holes;
 use super::series::RequestSeries;
-use super::signals::{Deviation, Signal, near, overlap};
+use super::signals::{Deviation, MIN_BAD, Signal, near, overlap};
 use super::vitals::{Start, Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
@@ -423,8 +423,9 @@ fn was_usual(draft: &Draft, all: &[Draft], series: &[RequestSeries]) -> bool {
 }
 
 /// Leaves out what comes again and again in a record: bursts of load, and what requests suffer in each of them. What
-/// users notice and did not at the begin of the record is news, however often it comes.
-pub fn without_recurring(drafts: Vec<Draft>, record: Span) -> Vec<Draft> {
+/// users notice and did not at the begin of the record is news, however often it comes; and so is what the messages of
+/// failed requests say of etcd, of which `of_store` counts those in a time.
+pub fn without_recurring(drafts: Vec<Draft>, record: Span, of_store: impl Fn(Span) -> f64) -> Vec<Draft> {
     let weight = |draft: &Draft| {
         let is_its = |own: &&Deviation| own.signal.is_felt() == (draft.grade <= Grade::Incident);
         draft.deviations.iter().filter(is_its).map(|own| own.weight).fold(0.0, f64::max)
@@ -446,7 +447,8 @@ pub fn without_recurring(drafts: Vec<Draft>, record: Span) -> Vec<Draft> {
         let is_all_along = alike.first().is_some_and(|first| first.0 - record.0 <= apart + PAUSE);
         alike.len() > RECURRING && own.kind.0 != Grade::Outage && (own.kind.0 > Grade::Incident || is_all_along)
     };
-    drafts.into_iter().zip(&all).filter(|(_, own)| !is_recurring(own)).map(|(draft, _)| draft).collect()
+    let is_habit = |(draft, own): &(Draft, &Burst)| is_recurring(own) && of_store(draft.span) < MIN_BAD;
+    drafts.into_iter().zip(&all).filter(|own| !is_habit(own)).map(|(draft, _)| draft).collect()
 }
 
 /// What an episode has in common with others, where it is one of recurring bursts.

@@ -9,6 +9,7 @@ mod controllers;
 pub mod deviations;
 pub mod episodes;
 pub mod excursions;
+pub mod faults;
 mod holes;
 pub mod latencies;
 mod node_signs;

@@ -6,6 +6,9 @@ use super::series::{RequestSeries, Tile};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Audit logs say of requests that take so long how long they were in etcd, in webhooks and in queues, s.
+const NOTED_FROM: f32 = 0.5;
+
 /// Requests of one caller and kind, or of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Count {
@@ -15,6 +18,8 @@ pub struct Count {
     pub errors: f64,
     /// Code 429.
     pub throttled: f64,
+    /// Of those that failed, what [`Row::unserved`](super::requests::Row::unserved) counts.
+    pub unserved: f64,
     /// Requests whose latency is known.
     pub timed: f64,
     /// Of these, slow ones for their kind.
@@ -23,6 +28,8 @@ pub struct Count {
     pub seconds: f64,
     /// Seconds that slow requests spent in etcd, in webhooks, in the APF queue.
     pub spent: [f64; 3],
+    /// Of requests that were answered, seconds of those of which audit logs say that: they took half a second or more.
+    pub noted: f64,
 }
 
 impl Count {
@@ -31,10 +38,17 @@ impl Count {
         self.requests += other.requests;
         self.errors += other.errors;
         self.throttled += other.throttled;
+        self.unserved += other.unserved;
         self.timed += other.timed;
         self.slow += other.slow;
         self.seconds += other.seconds;
         self.spent.iter_mut().zip(other.spent).for_each(|(sum, own)| *sum += own);
+        self.noted += other.noted;
+    }
+
+    /// Requests that are work: neither throttled, nor failed no slower than usual.
+    pub fn work(&self) -> f64 {
+        (self.requests - self.throttled - self.unserved).max(0.0)
     }
 
     /// Mean latency, s; `None` where none is known.
@@ -48,9 +62,12 @@ impl Count {
 pub struct Added {
     /// Requests a second, at baseline and within.
     pub rps: [f64; 2],
+    /// The same without what failed no slower than usual.
+    pub served: [f64; 2],
     /// Requests that were throttled within, a second.
     pub throttled: f64,
-    /// Seconds of work by second that were added, each request at the price of its kind; what is throttled is no work.
+    /// Seconds of work by second that were added, each request at the price of its kind; what is throttled, or
+    /// fails no slower than usual, is no work.
     pub work: f64,
 }
 
@@ -71,9 +88,10 @@ impl Added {
             };
             replays(now, within) - replays(was, before)
         } else {
-            by_second(now.requests - now.throttled, within) - rps[0]
+            by_second(now.work(), within) - by_second(was.requests - was.unserved, before)
         };
-        Self { rps, throttled: by_second(now.throttled, within), work: more.max(0.0) * series.prices[kind] }
+        let served = [by_second(was.requests - was.unserved, before), by_second(now.requests - now.unserved, within)];
+        Self { rps, served, throttled: by_second(now.throttled, within), work: more.max(0.0) * series.prices[kind] }
     }
 }
 
@@ -213,11 +231,14 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
             requests: row.requests,
             errors: row.errors,
             throttled: row.throttled,
+            unserved: row.unserved(series.prices[row.kind]),
             spent: row.spent,
             ..Count::default()
         };
+        let is_answered = row.errors + row.throttled == 0.0;
         for (seconds, timed) in row.latency {
             count.timed += f64::from(*timed);
+            count.noted += if is_answered && *seconds >= NOTED_FROM { f64::from(seconds * timed) } else { 0.0 };
             count.seconds += f64::from(seconds * timed);
             count.slow += if *seconds > threshold { f64::from(*timed) } else { 0.0 };
         }
@@ -229,7 +250,7 @@ pub fn profiles(requests: &dyn Requests, series: &RequestSeries, sets: &[Tiles])
             Served {
                 timed: count.timed,
                 drag: count.mean().map_or(0.0, |mean| count.timed * slowdown(mean, price)),
-                work: (count.requests - count.throttled).max(0.0) * price,
+                work: count.work() * price,
             }
         });
         for set in sets {

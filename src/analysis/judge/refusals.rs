@@ -49,12 +49,17 @@ impl Refusals {
     }
 }
 
-/// Whether many clients are refused in some intervals, and not one alone. Pages do not say who.
-pub(super) fn are_many<'r>(all: impl Iterator<Item = &'r Refusals>) -> bool {
+/// Whether many clients are refused in some intervals, and not one alone. Pages do not say who. So many of them were
+/// denied by webhooks and policies: where most were, the control plane's controllers are refused for all whose objects
+/// they make, and may be more than half.
+pub(super) fn are_many<'r>(all: impl Iterator<Item = &'r Refusals>, denied: f64) -> bool {
     let mut by_caller: BTreeMap<u32, f64> = BTreeMap::new();
     for (caller, count) in all.flat_map(|own| &own.by_caller) {
         *by_caller.entry(*caller).or_default() += count;
     }
-    let most = by_caller.values().fold(0.0, |most: f64, own| most.max(*own));
-    by_caller.len() >= MIN_CLIENTS && most <= ONE_CLIENT * by_caller.values().sum::<f64>()
+    let sum = by_caller.values().sum::<f64>();
+    let for_others = |caller: u32| caller == CONTROL_PLANE && denied >= 0.5 * sum;
+    let alone = by_caller.iter().filter(|(caller, _)| !for_others(**caller));
+    let most = alone.fold(0.0, |most: f64, own| most.max(*own.1));
+    by_caller.len() >= MIN_CLIENTS && most <= ONE_CLIENT * sum
 }

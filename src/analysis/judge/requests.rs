@@ -1,5 +1,6 @@
 //! What the judge reads: requests by time, caller and kind, whatever they were counted from.
 
+use crate::analysis::failure::Fault;
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
 use crate::model::event::is_lasting;
@@ -82,6 +83,10 @@ impl Grid {
     }
 }
 
+/// A kind of request is slower from so many times its price on, and by so much, s.
+pub(super) const SLOWER: f64 = 2.0;
+pub(super) const SLOWER_BY_S: f64 = 0.02;
+
 /// Requests of one caller and kind at one apiserver that ended in one interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'r> {
@@ -114,6 +119,17 @@ pub struct Row<'r> {
 }
 
 impl Row<'_> {
+    /// Of requests that failed, those that took no longer than such a request does in quiet intervals (`price`, s):
+    /// they are asked again, and nobody asks for more. What waits for its deadline is work that could not be done.
+    pub fn unserved(&self, price: f64) -> f64 {
+        let slow = SLOWER * price + SLOWER_BY_S;
+        let (count, fast) = self.latency.iter().fold((0.0, 0.0), |sum, (seconds, count)| {
+            let count = f64::from(*count);
+            (sum.0 + count, sum.1 + if f64::from(*seconds) <= slow { count } else { 0.0 })
+        });
+        if self.errors > 0.0 && count > 0.0 { self.errors * fast / count } else { 0.0 }
+    }
+
     /// Its caller and kind.
     pub fn pair(&self) -> (u32, u32) {
         (self.caller as u32, self.kind as u32)
@@ -130,6 +146,17 @@ pub struct Axes {
     pub kinds: Vec<Kind>,
     /// The apiservers.
     pub instances: Vec<String>,
+}
+
+/// Requests of an interval whose messages name the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultCount {
+    /// Number of the interval.
+    pub tile: usize,
+    pub fault: Fault,
+    /// The webhook, API group, policy or quota; may be empty.
+    pub name: String,
+    pub count: f64,
 }
 
 /// Requests in time.
@@ -168,6 +195,11 @@ pub trait Requests {
     /// When what is read of one of several apiservers begins or ends, though it was there before or behind: the load of
     /// all changes then, and nobody asks for more or less.
     fn seams(&self) -> &[Micros] {
+        &[]
+    }
+
+    /// What messages of requests that failed or were denied name, by interval.
+    fn faults(&self) -> &[FaultCount] {
         &[]
     }
 

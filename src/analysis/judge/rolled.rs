@@ -1,7 +1,7 @@
 //! Requests of audit logs, by their roll-up.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, Grid, Kind, Requests, Row, outcome};
+use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row, outcome};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
@@ -56,6 +56,7 @@ pub struct Rolled<'r> {
     keys: Vec<Option<Key>>,
     /// What apiservers ask themselves.
     own: HashSet<Kind>,
+    faults: Vec<FaultCount>,
 }
 
 impl<'r> Rolled<'r> {
@@ -81,15 +82,24 @@ impl<'r> Rolled<'r> {
                 let kind = kinds.of(kind);
                 let instance = instances.of(row.instance.to_owned());
                 let (outcome, is_refused) = (outcome(row.code, &kinds.all[kind]), is_refusal(row.code));
-                let is_unauthorized = row.code == Some(401);
+                // Where the authenticator refuses, it does not know whom.
+                let is_unauthorized = row.code == Some(401) && who.user.is_empty();
                 Some(Key { caller, kind, instance, outcome, is_refused, is_unauthorized })
             });
         }
         let tile = rollup.tile_seconds() * SECOND;
         let span = rollup.span.filter(|(from, to)| from < to)?;
+        let grid = Grid { tile, span };
+        let others = rollup.failures().filter(|row| row.subject[1] != "system:apiserver");
+        let faults = others.filter_map(|row| {
+            let tile = grid.place(row.tile * SECOND)?;
+            Some(FaultCount { tile, fault: row.fault, name: row.name.to_owned(), count: row.count as f64 })
+        });
+        let faults = faults.collect();
         Some(Self {
             rollup,
-            axes: Axes { grid: Grid { tile, span }, callers: callers.all, kinds: kinds.all, instances: instances.all },
+            faults,
+            axes: Axes { grid, callers: callers.all, kinds: kinds.all, instances: instances.all },
             keys: keys.into_iter().map(Option::flatten).collect(),
             own,
         })
@@ -107,6 +117,10 @@ impl Requests for Rolled<'_> {
 
     fn leaves_out(&self, kind: &Kind) -> bool {
         self.own.contains(kind)
+    }
+
+    fn faults(&self) -> &[FaultCount] {
+        &self.faults
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

@@ -110,7 +110,8 @@ pub struct Tile {
     pub watches: f64,
     /// Watches that failed, and that were throttled: they ended at once. Not part of `felt`.
     pub long: [f64; 2],
-    /// Seconds of work asked for, each request at the price of its kind in quiet intervals; what is throttled is none.
+    /// Seconds of work asked for, each request at the price of its kind in quiet intervals; what is throttled, or
+    /// fails no slower than usual, is none.
     pub work: f64,
     /// Mean of the logarithms of how many times slower than usual requests are, each kind by its number of requests.
     pub drag: f64,
@@ -124,6 +125,8 @@ pub struct Tile {
     pub pods: Pods,
     /// What rules refuse of the writes.
     pub refusals: Refusals,
+    /// Denials by admission whose messages name the webhook or policy.
+    pub denied: f64,
     /// What is answered with 401.
     pub unauthorized: Refusals,
 }
@@ -343,6 +346,9 @@ impl RequestSeries {
                 series.tiles[row.tile].pods.add(step, &requests.callers()[row.caller], &row);
             }
         });
+        for own in requests.faults().iter().filter(|own| own.fault.is_rule()) {
+            series.tiles[own.tile].denied += own.count;
+        }
         series.slow_down(&means);
         series.thresholds = series.thresholds(requests, kinds, &means);
         requests.each(&mut |row| {
@@ -526,7 +532,8 @@ impl RequestSeries {
         let tile = &mut self.tiles[row.tile];
         tile.felt[place].slow += f64::from(slow);
         tile.felt[place].long += f64::from(long);
-        tile.work += (row.requests - row.throttled).max(0.0) * self.prices[row.kind];
+        let price = self.prices[row.kind];
+        tile.work += (row.requests - row.throttled - row.unserved(price)).max(0.0) * price;
     }
 
     /// Requests by interval; without long-running ones.

@@ -1,9 +1,11 @@
 //! Causes that are rarer than load and a slow store, on the same small loads.
 
-use super::requests::{Axes, Requests, Row, UNAUTHENTICATED};
+use super::faults::Faults;
+use super::requests::{Axes, FaultCount, Requests, Row, UNAUTHENTICATED};
 use super::tests::{CONFIGMAPS, Cell, GET, LEASES, LIST, Made, Paged, first, judged, tiles, vitals, within};
 use super::vitals::Vital;
 use super::{Input, judge};
+use crate::analysis::failure::Fault;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
 
@@ -312,4 +314,119 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
             .is_empty()
     );
     assert!(refused(group, &|_, _, kind| if kind == CONFIGMAPS { 0.3 } else { 0.0 }).is_empty());
+}
+
+/// Requests whose failures say why.
+struct Answered(Made, Vec<FaultCount>);
+
+impl Requests for Answered {
+    fn source(&self) -> Source {
+        self.0.source()
+    }
+    fn axes(&self) -> &Axes {
+        self.0.axes()
+    }
+    fn faults(&self) -> &[FaultCount] {
+        &self.1
+    }
+    fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
+        self.0.each(take);
+    }
+}
+
+#[test]
+fn what_messages_name_is_the_cause() {
+    // A quarter of the writes of configmaps and of leases fails: of a webhook, of the store, or of neither.
+    let of_fault = |fault: Option<Fault>, name: &str| {
+        let made = Made::new(60, |tile, (_, kind, _), own| Cell {
+            errors: if within(tile) && matches!(kind, CONFIGMAPS | LEASES) { own.count / 4.0 } else { 0.0 },
+            ..own
+        });
+        let of = |tile| fault.map(|fault| FaultCount { tile, fault, name: name.to_owned(), count: 20.0 });
+        let answered = Answered(made, (0..60).filter(|tile| within(*tile)).filter_map(of).collect());
+        judge(&Input { requests: &[&answered], vitals: None, operations: &[], given: &[] }).episodes
+    };
+    for (fault, name, cause) in [
+        (Fault::EtcdTimeout, "", "slow-etcd"),
+        (Fault::EtcdFull, "", "slow-etcd"),
+        (Fault::EtcdLeader, "", "slow-etcd"),
+        (Fault::ConversionFailed, "example.com", "api-unavailable"),
+        (Fault::Encryption, "", "encryption-failing"),
+    ] {
+        let found = of_fault(Some(fault), name);
+        assert_eq!(
+            (found.len(), found[0].grade, first(&found[0]).0),
+            (1, Grade::Incident, cause),
+            "{fault:?} {found:?}"
+        );
+        assert!(found[0].causes[0].confidence > 0.8, "{fault:?} {:?}", found[0].causes[0]);
+        assert_eq!(found[0].faults.ranked().first().map(|own| own.0), Some(fault));
+    }
+    let (silent, hook) = (of_fault(None, ""), of_fault(Some(Fault::WebhookFailed), "v.example.com"));
+    let odds = |found: &[super::Episode], kind: &str| {
+        found[0].causes.iter().find(|own| own.kind == kind).map_or(f64::MIN, |own| own.odds())
+    };
+    // Webhooks are not asked about leases, whatever a message has; but it is likelier than without.
+    assert!(odds(&hook, "webhook-drag") > odds(&silent, "webhook-drag") + 3.0, "{hook:?}");
+    assert!(odds(&hook, "slow-etcd") < odds(&silent, "slow-etcd") - 3.0, "{hook:?}");
+    let named = hook[0].causes.iter().find(|own| own.kind == "webhook-drag").and_then(|own| own.name.clone());
+    assert_eq!(named.as_deref(), Some("v.example.com"));
+}
+
+#[test]
+fn what_messages_name_all_the_time_is_usual() {
+    let each = |tile: usize, count: f64| FaultCount { tile, fault: Fault::EtcdTimeout, name: String::new(), count };
+    let made = || Made::new(60, |_, _, own| own);
+    let faults = |of: fn(usize) -> f64| {
+        let answered = Answered(made(), (0..60).map(|tile| each(tile, of(tile))).collect());
+        Faults::of(&answered, [(&vec![10..15, 15..20], 100.0), (&vec![20..40, 40..60], 400.0)]).count(|_| true)
+    };
+    assert_eq!(faults(|_| 3.0), 0.0);
+    assert_eq!(faults(|tile| if tile < 20 { 3.0 } else { 1.0 }), 20.0);
+}
+
+#[test]
+fn retries_of_what_fails_all_the_time_are_no_episode() {
+    // One request in two hundred fails, in clumps of twelve at a time, from the first interval to the last.
+    let clumps = |tile: usize| if (tile * 7919) % 11 < 4 { 1.0 } else { 0.0 };
+    let made = |extra: f64| {
+        Made::new(120, |tile, (caller, kind, instance), own| {
+            let is_it = (caller, kind, instance) == (0, CONFIGMAPS, 0);
+            let errors = if is_it { 12.0 * clumps(tile) } else { 0.0 };
+            let more = if within(tile) && kind == CONFIGMAPS { extra * own.count } else { 0.0 };
+            Cell { errors: (errors + more).min(own.count), ..own }
+        })
+    };
+    assert_eq!(judged(&made(0.0), None).len(), 0);
+    let found = judged(&made(0.5), None);
+    assert_eq!((found.len(), found[0].grade), (1, Grade::Incident));
+}
+
+#[test]
+fn what_fails_no_slower_than_usual_is_nobody_s_load() {
+    let row = |errors: f64, latency: &'static [(f32, f32)]| Row {
+        requests: 100.0,
+        errors,
+        latency,
+        ..Row {
+            tile: 0,
+            caller: 0,
+            kind: 0,
+            is_start: false,
+            controller: None,
+            instance: 0,
+            requests: 0.0,
+            errors: 0.0,
+            throttled: 0.0,
+            refused: 0.0,
+            unauthorized: 0.0,
+            spent: [0.0; 3],
+            latency: &[],
+        }
+    };
+    // What waits for its deadline is work that could not be done.
+    assert_eq!(row(100.0, &[(0.001, 40.0), (10.0, 60.0)]).unserved(0.01), 40.0);
+    assert_eq!(row(100.0, &[(10.0, 100.0)]).unserved(0.01), 0.0);
+    assert_eq!(row(0.0, &[(0.001, 100.0)]).unserved(0.01), 0.0);
+    assert_eq!(row(100.0, &[]).unserved(0.01), 0.0);
 }

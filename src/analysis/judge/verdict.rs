@@ -4,6 +4,7 @@ use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::cascades;
 use super::deviations::{MIN_TIMES, deviations};
 use super::episodes::{Draft, episodes, without_recurring, without_slower};
+use super::faults::Faults;
 use super::holes::{are_holes, without_uncounted};
 use super::latencies::Latencies;
 use super::profile::{Profile, Tiles, like_before, profiles};
@@ -85,6 +86,8 @@ pub struct Episode {
     pub starts: Vec<Start>,
     /// Of what is a hole in the log of some of several apiservers: theirs; else none.
     pub holes_in: Vec<String>,
+    /// What messages of its failed and denied requests name.
+    pub faults: Faults,
     /// By source: what was asked for before and within.
     pub profiles: Vec<(Source, [Profile; 2])>,
 }
@@ -146,7 +149,16 @@ pub fn judge(input: &Input<'_>) -> Judged {
     let record = series.iter().fold(None, |all, own| together(all, Some(own.grid.span))).unwrap_or_default();
     let found = episodes(all.clone(), &series, input.vitals);
     let alike = found.len();
-    let drafts = without_recurring(found, record);
+    let of_store = |span: Span| -> f64 {
+        let of = |own: &&dyn Requests| {
+            let grid = own.grid();
+            let is_in = |tile: usize| grid.start(tile) < span.1 && grid.start(tile + 1) > span.0;
+            let its = own.faults().iter().filter(|fault| fault.fault.is_store() && is_in(fault.tile));
+            its.map(|fault| fault.count).sum::<f64>()
+        };
+        input.requests.iter().map(of).sum()
+    };
+    let drafts = without_recurring(found, record, of_store);
     let recurring = alike - drafts.len();
     let found = judged(input, &series, &operations, &drafts, None);
     let episodes = if input.given.is_empty() {
@@ -195,7 +207,9 @@ fn judged(
         let mut views = Vec::new();
         for (place, own) in series.iter().enumerate() {
             let (Some(before), Some(within)) = (by_source[place].next(), by_source[place].next()) else { continue };
-            views.push(View { requests: input.requests[place], series: own, before, within });
+            let (tiles, requests) = (&sets[place].0, input.requests[place]);
+            let of = [(&tiles[2 * number + 1], within.seconds), (&tiles[2 * number], before.seconds)];
+            views.push(View { requests, series: own, faults: Faults::of(requests, of), before, within });
         }
         let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
         let mut case = Case { draft, views, vitals: input.vitals, baseline, operations };
@@ -240,6 +254,7 @@ fn judged(
             causes,
             starts: starts(input.vitals, draft.span),
             holes_in: holes_in(draft, input.requests),
+            faults: case.audit().map_or_else(Faults::default, |view| view.faults.clone()),
             profiles: case.views.into_iter().map(|view| (view.requests.source(), [view.before, view.within])).collect(),
         });
     }

@@ -5,6 +5,7 @@ use super::tiles::Row;
 use crate::analysis::guard::consequences::Deletions;
 use crate::analysis::quota::refused::Refusals;
 use crate::model::histogram::Histogram;
+use crate::model::time::{Micros, together};
 use std::cmp::Ordering;
 
 /// A row of `load`.
@@ -86,6 +87,32 @@ impl Row for Refusals {
     }
     fn order(keys: &Keys, a: u64, b: u64) -> Ordering {
         let text = |key: u64| keys.extra.refusals.get(key as u32).map(|symbol| keys.symbols.get(symbol));
+        text(a).cmp(&text(b))
+    }
+}
+
+/// A row of `failures`: requests whose messages name the same.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Failures {
+    pub count: u64,
+    /// First and last `at`.
+    pub span: Option<(Micros, Micros)>,
+}
+
+impl Row for Failures {
+    fn merge(&mut self, other: Self, _keys: &Keys) {
+        self.count += other.count;
+        self.span = together(self.span, other.span);
+    }
+    fn count(&self) -> u64 {
+        self.count
+    }
+    fn order(keys: &Keys, a: u64, b: u64) -> Ordering {
+        let text = |key: u64| {
+            let own = *keys.failures.get(key as u32);
+            let [cluster, rest @ ..] = keys.subject_text(own.subject);
+            (cluster, keys.symbols.get(own.instance), rest, own.fault(), keys.symbols.get(own.name))
+        };
         text(a).cmp(&text(b))
     }
 }

@@ -98,7 +98,7 @@ impl Extras {
         if meaning.creates {
             let user = keys.symbols.get(subject.user);
             // Only of these a deleted pod is an operation.
-            if !is_control_plane(user) && (!user.starts_with("system:") || user.starts_with("system:serviceaccount:")) {
+            if !is_control_plane(user) && !user.starts_with("system:node:") {
                 let texts = [subject.cluster, subject.user, traffic.namespace].map(|symbol| keys.symbols.get(symbol));
                 let [cluster, user, namespace] = texts.map(str::to_owned);
                 self.created.count(at, [cluster, user, namespace, name.to_owned()]);

@@ -269,8 +269,8 @@ pub struct AlternationRow<'r> {
     pub span: (Micros, Micros),
 }
 
-/// Pods that somebody created: cluster, user, namespace, name, and how many.
-pub type CreatedRow<'r> = ([&'r str; 4], u64);
+/// Pods that somebody created: cluster, user, namespace, name; how many, and when the first.
+pub type CreatedRow<'r> = ([&'r str; 4], u64, Micros);
 
 impl Rollup {
     /// Terminal events.
@@ -344,7 +344,10 @@ impl Rollup {
 
     /// Pods that somebody created.
     pub fn created(&self) -> impl Iterator<Item = CreatedRow<'_>> {
-        self.extra.created.iter().map(|(key, calls)| (std::array::from_fn(|place| key[place].as_str()), calls.requests))
+        self.extra.created.iter().map(|(key, calls)| {
+            let first = calls.span.map_or(Micros::MIN, |(first, _)| first);
+            (std::array::from_fn(|place| key[place].as_str()), calls.requests, first)
+        })
     }
 
     /// Runs of writes to leases.

@@ -1,6 +1,7 @@
 //! Row keys as numbers: who asked for what, interned once, so that the tables work on small integers.
 
 use crate::analysis::dims::code_class;
+use crate::analysis::failure::Fault;
 use crate::model::rollup::Field;
 use crate::model::symbols::{Symbol, Symbols};
 use crate::model::uri::{ReadShape, Scope};
@@ -110,6 +111,7 @@ pub struct Keys {
     pub subjects: Numbered<Subject>,
     pub pulses: Numbered<PulseKey>,
     pub traffic: Numbered<TrafficKey>,
+    pub failures: Numbered<FailureKey>,
     /// Keys of the tables that few events are in.
     pub extra: ExtraKeys,
     /// For each traffic key its pulse key and class of operation.
@@ -187,6 +189,7 @@ impl Default for Keys {
                 code: None,
                 shape: None,
             }),
+            failures: Numbered::new(FailureKey::OTHER),
             extra: ExtraKeys::default(),
             classes: vec![(0, Op::Other)],
         }
@@ -353,6 +356,29 @@ pub struct OmittedKey {
 /// Key of a row of `cascades`: cluster, namespace, group, resource; and of `refusals`: cluster, namespace, quota,
 /// resource.
 pub type FourKey = [Symbol; 4];
+
+/// Key of a row of `failures`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FailureKey {
+    /// Number of client and resource.
+    pub subject: u32,
+    /// Apiserver.
+    pub instance: Symbol,
+    /// `None` of folded rows.
+    pub fault: Option<Fault>,
+    /// The webhook, API group, policy or quota that the message names.
+    pub name: Symbol,
+}
+
+impl FailureKey {
+    /// That of folded rows.
+    pub const OTHER: Self = Self { subject: 0, instance: OTHER_SYMBOL, fault: None, name: OTHER_SYMBOL };
+
+    /// Its fault in words of the table.
+    pub fn fault(self) -> &'static str {
+        self.fault.map_or(OTHER, Fault::name)
+    }
+}
 
 /// Keys by number; number 0 is `(other)` in each table.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod extra;
 mod extra_rows;
 mod extras;
 mod extras_stored;
+mod failures;
 pub mod folds;
 mod keys;
 mod leases;
@@ -34,6 +35,7 @@ mod within;
 mod writers;
 
 pub use extras_stored::{AlternationRow, WritesRow};
+pub use failures::FailureRow;
 pub(in crate::analysis) use observe::response_size;
 pub use observe::{Batch, Observer, Timeout};
 pub(in crate::analysis) use routes::Routes;
@@ -49,9 +51,10 @@ use crate::model::symbols::{Symbol, Symbols};
 use crate::model::time::{Micros, SECOND, together};
 use clients::Clients;
 use deprecated::Deprecated;
+use extra_rows::Failures;
 use extras::{Extras, Seen};
-use keys::Keys;
 pub use keys::Op;
+use keys::{FailureKey, Keys};
 use notable::Notable;
 use objects::Objects;
 use observe::Observation;
@@ -60,7 +63,7 @@ use seams::Seams;
 use sequences::{Request, Sequences};
 use std::cmp::Ordering;
 use steps::{Long, Steps};
-use tiles::{PULSE_DELAY, Progress, Scale, Tiles};
+use tiles::{PULSE_DELAY, Progress, Row, Scale, Tiles};
 use writers::Writers;
 
 /// Notable events kept.
@@ -89,6 +92,7 @@ pub struct Part {
     pulse: Tiles<Pulse>,
     facts: Tiles<Gaps>,
     sources: Tiles<Sources>,
+    failures: Tiles<Failures>,
     objects: Objects,
     writers: Writers,
     notable: Vec<Notable>,
@@ -159,6 +163,7 @@ impl Part {
             pulse: Tiles::new(Scale::PULSE),
             facts: Tiles::new(Scale::SUBJECTS),
             sources: Tiles::new(Scale::SUBJECTS),
+            failures: Tiles::new(Scale::SUBJECTS),
             objects: Objects::default(),
             writers: Writers::default(),
             notable: Vec::new(),
@@ -195,6 +200,7 @@ impl Part {
         self.pulse.fold_to(rows);
         self.facts.fold_to(rows);
         self.sources.fold_to(rows);
+        self.failures.fold_to(rows);
         if let Some(extras) = &mut self.extras {
             extras.fold_to(rows);
         }
@@ -304,6 +310,7 @@ impl Part {
         self.pulse.close(progress, &self.keys);
         self.facts.close(progress, &self.keys);
         self.sources.close(progress, &self.keys);
+        self.failures.close(progress, &self.keys);
         self.objects.close(progress, &self.keys);
         self.writers.close(released, self.span.map(|(first, _)| first), &self.keys);
         if let Some(extras) = &mut self.extras {
@@ -409,6 +416,14 @@ impl Part {
         if let Some(mut more) = more {
             if let Some(names) = more.deprecated.take() {
                 self.deprecated.count(at, key, &self.keys, *names);
+            }
+            if let Some(failure) = more.failure.take() {
+                let (fault, name) = *failure;
+                let (instance, name) = (key_data.instance, self.keys.intern(&name));
+                let key = FailureKey { subject: key_data.subject, instance, fault: Some(fault), name };
+                let number = u64::from(self.keys.failures.number(key));
+                let one = Failures { count: 1, span: Some((at, at)) };
+                self.failures.row(at, late, number, &self.keys).merge(one, &self.keys);
             }
             if let Some(notable) = more.notable {
                 if self.notable.len() < MAX_NOTABLE { self.notable.push(notable) } else { self.notable_dropped += 1 }

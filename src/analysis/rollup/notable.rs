@@ -202,9 +202,7 @@ pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
         (b"delete", b"persistentvolumes", b"") => some("delete-volume"),
         (b"delete", b"leases", _) if e.namespace.is("kube-system") => some("delete-control-plane-lease"),
         (b"create", b"pods", b"eviction") => some("evict"),
-        (b"delete", b"pods", b"") if !user.starts_with("system:") || user.starts_with("system:serviceaccount:") => {
-            some("delete-pod")
-        }
+        (b"delete", b"pods", b"") if !user.starts_with("system:node:") => some("delete-pod"),
         (b"update" | b"patch", _, b"scale" | b"") if scales(resource, sub) && sets_replicas_to_zero(e.request_body) => {
             Some(("scale-to-zero", "replicas=0".to_owned()))
         }

@@ -7,6 +7,7 @@ use super::notable::{Notable, kind, starts};
 use super::routes::Routes;
 use super::spent::spent;
 use crate::analysis::dims::{extra, folded, scope_of, service_account};
+use crate::analysis::failure::Fault;
 use crate::analysis::traffic::Outcome;
 use crate::model::event::{BODY_SIZES, Event, Timed};
 use crate::model::json::{JsonStr, cut, text_of};
@@ -74,6 +75,8 @@ pub struct More {
     pub written: Option<Written>,
     /// API group and version, and the release that has it no more, where the apiserver calls the API deprecated.
     pub deprecated: Option<Box<(String, String)>>,
+    /// What its answer says failed, or denied it.
+    pub failure: Option<Box<(Fault, String)>>,
     /// A dangerous operation.
     pub notable: Option<Notable>,
     /// What the tables beside requests and clients take of it.
@@ -530,8 +533,10 @@ fn more(event: &Timed<'_, '_>, terminal: bool, is_whole: bool) -> Option<Box<Mor
     let timeout = if e.code == Some(504) { Timeout::of(&e.message.decode()) } else { None };
     let written = if body.is_some() { written(e) } else { None };
     let deprecated = if terminal && !e.only_reason { deprecated(e) } else { None };
-    let is_there = body.is_some() || spent != [0; 3] || notable.is_some() || timeout.is_some() || deprecated.is_some();
-    (is_there || extra.is_some()).then(|| Box::new(More { body, spent, timeout, written, deprecated, notable, extra }))
+    let failure = if terminal { Fault::of(event).map(Box::new) } else { None };
+    let is_there = [notable.is_some(), timeout.is_some(), deprecated.is_some(), failure.is_some(), extra.is_some()];
+    (body.is_some() || spent != [0; 3] || is_there.contains(&true))
+        .then(|| Box::new(More { body, spent, timeout, written, deprecated, failure, notable, extra }))
 }
 
 /// Whether it is the kind of write by which a leader keeps its lease, and was done.

@@ -334,12 +334,12 @@ impl Rollup {
         })
     }
 
-    /// Numbers of clients and resources, and the addresses from which their requests came in a tile.
-    pub fn addresses(&self) -> impl Iterator<Item = (usize, Addresses)> {
+    /// Tile, number of client and resource, and the addresses from which their requests came in it.
+    pub fn addresses(&self) -> impl Iterator<Item = (i64, usize, Addresses)> {
         let rows = self.sources.iter().filter(|(_, key, _)| *key != OTHER_KEY);
         // The same addresses stand in every tile.
         let mut hashes: HashMap<Symbol, u64, foldhash::fast::FixedState> = HashMap::default();
-        rows.map(move |(_, key, row)| {
+        rows.map(move |(tile, key, row)| {
             let mut hash =
                 |source: Symbol| *hashes.entry(source).or_insert_with(|| md5_64(self.keys.symbols.get(source)));
             let mut addresses = Addresses::default();
@@ -352,7 +352,7 @@ impl Rollup {
                 }
             }
             addresses.cut();
-            (*key as usize, addresses)
+            (*tile, *key as usize, addresses)
         })
     }
 

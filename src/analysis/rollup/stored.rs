@@ -151,6 +151,7 @@ impl Loader {
             "clients" => Self::clients,
             "nodes" => Self::nodes,
             "deprecated" => Self::deprecated,
+            "failures" => Self::failures,
             "seams" => Self::seams,
             other => match Self::taker_of_extra(other) {
                 Some(one) => {
@@ -421,6 +422,7 @@ impl Loader {
         self.part.pulse.at_least(self.longest);
         self.part.facts.at_least(self.longest);
         self.part.sources.at_least(self.longest);
+        self.part.failures.at_least(self.longest);
         if let Some(extras) = &mut self.part.extras {
             extras.at_least(self.longest);
         }
@@ -428,12 +430,13 @@ impl Loader {
         let undone = std::mem::take(&mut self.joints).join(&mut self.part);
         undone.iter().for_each(|undone| undone.take_back(&mut self.part));
         if is_apart {
-            let Part { keys, span, traffic, pulse, facts, sources, extras, .. } = &mut self.part;
+            let Part { keys, span, traffic, pulse, facts, sources, failures, extras, .. } = &mut self.part;
             let span = span.map_or(0, |(first, last)| last - first);
             traffic.refold(span, keys);
             pulse.refold(span, keys);
             facts.refold(span, keys);
             sources.refold(span, keys);
+            failures.refold(span, keys);
             if let Some(extras) = extras {
                 extras.refold(span, keys);
             }

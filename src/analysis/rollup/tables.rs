@@ -3,6 +3,7 @@
 use super::Part;
 use super::clients::{Client, ClientKey, Sample};
 use super::deprecated::{Calls, DeprecatedKey};
+use super::extra_rows::Failures;
 use super::extras::ExtraTables;
 use super::keys::{Keys, OTHER};
 use super::notable::{self, Notable, once};
@@ -29,6 +30,7 @@ pub struct Rollup {
     pub(super) pulse: Shared<(i64, u64, Pulse)>,
     pub(super) facts: Shared<(i64, u64, Gaps)>,
     pub(super) sources: Shared<(i64, u64, Sources)>,
+    pub(super) failures: Shared<(i64, u64, Failures)>,
     pub(super) objects: Shared<(ObjectKey, String, Object)>,
     pub(super) notable: Shared<Notable>,
     pub(super) clients: Shared<(ClientKey, Client)>,
@@ -92,6 +94,7 @@ pub(super) fn finish(mut part: Part, open: u64) -> Rollup {
         pulse: sorted(part.pulse.finish(span, &keys), &keys).into(),
         facts: sorted(part.facts.finish(span, &keys), &keys).into(),
         sources: sources.into(),
+        failures: sorted(part.failures.finish(span, &keys), &keys).into(),
         objects: objects.into(),
         notable: notable.into(),
         clients: clients.into(),
@@ -146,6 +149,7 @@ impl Rollup {
                     }
                 }
             }
+            "failures" => self.failures.iter().for_each(|(tile, key, row)| each(failures_row(keys, *tile, *key, row))),
             "deprecated" => self.deprecated.iter().for_each(|(key, row)| each(texts(deprecated_row(key, row)))),
             "seams" => self.seams.iter().for_each(|seams| seams.rows(keys, each)),
             "clients" => self.clients.iter().for_each(|(key, row)| each(texts(client_row(keys, *key, row)))),
@@ -192,6 +196,17 @@ fn pulse_row<'k>(keys: &'k Keys, second: i64, key: u64, row: &Pulse) -> Vec<Fiel
     fields.push(second.into());
     fields.extend([cluster, keys.symbols.get(k.instance), user, agent, group, resource, op].map(Field::from));
     fields.extend([row.starts, row.ends, row.errors, row.throttled].map(|count| u64::from(count).into()));
+    fields
+}
+
+fn failures_row<'k>(keys: &'k Keys, tile: i64, key: u64, row: &Failures) -> Vec<Field<'k>> {
+    let own = *keys.failures.get(key as u32);
+    let [cluster, user, agent, group, resource] = keys.subject_text(own.subject);
+    let (instance, name) = (keys.symbols.get(own.instance), keys.symbols.get(own.name));
+    let (first, last) = row.span.unwrap_or_default();
+    let mut fields = vec![tile.into()];
+    fields.extend([cluster, instance, user, agent, group, resource, own.fault(), name].map(Field::from));
+    fields.extend([row.count.into(), first.into(), last.into()]);
     fields
 }
 

@@ -62,6 +62,7 @@ impl Tables {
                 "writes",
                 "alternations",
                 "load",
+                "failures",
             ],
             Self::Requests => &["traffic", "pulse", "load"],
             Self::All => &[],
@@ -83,7 +84,7 @@ impl Tables {
     pub fn can_lack(self, spec: &TableSpec) -> bool {
         match self {
             Self::All => true,
-            Self::Clients => spec.name == "load" || Self::Writers.names().contains(&spec.name),
+            Self::Clients => matches!(spec.name, "load" | "failures") || Self::Writers.names().contains(&spec.name),
             Self::Requests => spec.name == "load",
             _ => false,
         }

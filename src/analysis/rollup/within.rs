@@ -50,6 +50,7 @@ impl Rollup {
             pulse: self.pulse.of_time(bounds),
             facts: if with_rest { self.facts.of_time(bounds) } else { Shared::default() },
             sources: if with_rest { self.sources.of_time(bounds) } else { Shared::default() },
+            failures: if with_rest { self.failures.of_time(bounds) } else { Shared::default() },
             objects: self.objects.only(|(_, _, object)| with_rest && is_all(&object.span)),
             notable: self.notable.only(|one| with_rest && (from..to).contains(&one.at)),
             clients: if clients.len() == self.clients.len() { clients } else { clipped(&clients, bounds) },

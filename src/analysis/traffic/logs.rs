@@ -6,7 +6,7 @@ use super::{Breakdown, Query, Row, Stats};
 use crate::analysis::reconcile::Comparison;
 use crate::model::event::{Level, Stage};
 use crate::model::input::{Coverage, InputReport, Loss};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::{counted, duration, grouped, percent, significant};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -96,7 +96,9 @@ pub fn traffic_input(breakdown: &Breakdown, reading: Reading) -> TrafficInput {
 fn lead(breakdown: &Breakdown, window: Option<(Micros, Micros)>, seconds: f64, reading: &Reading) -> Vec<String> {
     let total = &breakdown.total;
     let Some((from, to)) = window else {
-        return vec!["No request was counted: no event matched, or the log has none.".to_owned()];
+        let span = |own: &Coverage| own.first.zip(own.last);
+        let covered = reading.coverage.iter().map(span).fold(None, together);
+        return vec![Coverage::nothing_counted(covered)];
     };
     let Stats { requests, open, errors, client_errors, throttled, latency } = &total.stats;
     let share = |count: u64| percent(count as f64 / (*requests).max(1) as f64);

@@ -156,9 +156,11 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
     coverage.insert("late_events".to_owned(), json!(rollup.late));
     coverage.insert("open_requests".to_owned(), json!(rollup.open));
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
-    let logged = outcome.total().within(selection.since, selection.until);
+    let total = outcome.total();
+    let covered = total.first.zip(total.last);
+    let logged = total.within(selection.since, selection.until);
     let folded = rollup.folded_in_words();
-    let read = Read { inputs: outcome.inputs, coverage, folded, logged, top: context.settings.top, sort_by };
+    let read = Read { inputs: outcome.inputs, coverage, folded, logged, covered, top: context.settings.top, sort_by };
     let report = report(&clients, &findings, read);
     // Mostly the program ends soon, and giving back row by row what the roll-up holds would take a tenth of the time.
     if !context.is_composing() {

@@ -29,7 +29,7 @@ pub(super) const ETCD: [Column; 62] = [
     wide("modified", "REVISION", Kind::Count, "revision of the last change"),
     wide("is_live", "LIVE", Kind::Text, "whether the key has a value, or was deleted"),
     column("entries", "ENTRIES", Kind::Count, "entries in the bucket"),
-    column("depth", "DEPTH", Kind::Count, "levels of the tree of pages"),
+    column("depth", "DEPTH", Kind::Count, "levels of the tree of pages; of a work queue the items that wait"),
     column("branch_pages", "BRANCHES", Kind::Count, "pages that hold keys and references"),
     column("leaf_pages", "LEAVES", Kind::Count, "pages that hold values"),
     column("overflow_pages", "OVERFLOW", Kind::Count, "further pages of values that do not fit into one"),

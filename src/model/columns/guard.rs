@@ -33,7 +33,7 @@ pub(super) const GUARD: [Column; 18] = [
         "policy_undecided",
         "UNDECIDED",
         Kind::Count,
-        "requests whose body the audit log lacks, so that it is not known",
+        "requests of which log and objects do not show what it would have answered",
     ),
-    column("policy_because", "REASON", Kind::Text, "why the policy would have denied them"),
+    column("policy_because", "REASON", Kind::Text, "why most of these are undecided"),
 ];

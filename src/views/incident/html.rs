@@ -5,7 +5,7 @@ use crate::model::cause::{Cause, Evidence, Source};
 use crate::model::episode::{Episode, Grade};
 use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
-use crate::model::incident::{Card, Flame, Incident, Own, Section, Verdict, change, command_line};
+use crate::model::incident::{Card, FAILURES, Flame, Incident, Own, Section, Verdict, change, command_line};
 use crate::model::report::{Finding, Report, Severity};
 use crate::model::time::{self, Micros, SECOND, Span, clock};
 use crate::model::units::{counted, percent, significant};
@@ -88,6 +88,9 @@ fn page(incident: &Incident, report: &Report) -> Json {
         "manifests": manifests,
         "phases": incident.phases.iter().map(|phase| json!({"words": phase.words,
         "values": phase.values.map(|value| phase.formatted(value))})).collect::<Vec<_>>(),
+        "failures": incident.failures().iter().map(|own| json!({"words": own.words, "name": own.name,
+            "requests": own.requests})).collect::<Vec<_>>(),
+        "failures_title": FAILURES,
         "timeline": timeline(incident),
         "has_charts": !incident.charts.is_empty(),
         "has_flames": !incident.flames.is_empty(),

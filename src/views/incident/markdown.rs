@@ -1,7 +1,7 @@
 //! An incident report as Markdown, fit for a ticket: what matters, in a page or two.
 
 use crate::model::cause::Cause;
-use crate::model::incident::{Entry, Incident, command_line};
+use crate::model::incident::{Entry, FAILURES, Incident, command_line};
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, SECOND};
 use crate::views::markdown::escape;
@@ -36,6 +36,7 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
     causes(incident, out)?;
     steps(incident, out)?;
     phases(incident, out)?;
+    failures(incident, out)?;
     timeline(incident, out)?;
     if !report.findings.is_empty() {
         writeln!(out, "## Findings\n")?;
@@ -151,6 +152,17 @@ fn phases(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     for phase in &incident.phases {
         let values = phase.values.map(|value| escape(&phase.formatted(value)));
         writeln!(out, "| {} | {} |", escape(phase.words), values.join(" | "))?;
+    }
+    writeln!(out)
+}
+
+fn failures(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
+    if incident.failures().is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## {FAILURES}\n\n| by their message | name | requests |\n| --- | --- | --: |")?;
+    for own in incident.failures() {
+        writeln!(out, "| {} | {} | {} |", own.words, escape(&own.name), own.requests)?;
     }
     writeln!(out)
 }

@@ -1,5 +1,6 @@
 //! Causes that are somebody's requests.
 
+use super::plane::{elsewhere, spent};
 use super::rules::{is_flow, writer};
 use super::{BEFORE, Candidate, Case, Grown, Operation, View, began_after, ln_times};
 use crate::analysis::judge::profile::{Added, Count};
@@ -36,7 +37,7 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
     let rose: f64 = grown.iter().map(|own| rise(own).max(0.0)).sum();
     let (flat_of, flat) = case.flat();
     let of = |own: &Grown| {
-        let Added { rps, throttled, work } = own.added;
+        let Added { rps, throttled, work, .. } = own.added;
         let share = part(work, added);
         let share_rps = part(rise(own).max(0.0), rose);
         let is_write = own.writes >= 0.5 * work;
@@ -79,6 +80,10 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     let own = &view.requests.kinds()[kind as usize];
     let audit = case.audit();
     if audit.is_some_and(|audit| may_be_logged(audit, own, view.within.kinds[&kind].requests)) {
+        return None;
+    }
+    // Without a baseline everything is more than before; LISTs alone show by what they cost that they are many.
+    if !view.has_baseline() && view.series.classes[kind as usize] != Class::List {
         return None;
     }
     let share = part(most.work, added);
@@ -169,7 +174,7 @@ pub(super) fn everybody(case: &Case<'_>, grown: Option<Vec<Grown>>) -> Option<Ca
     let added: f64 = parts.iter().map(|own| own.work).sum();
     let top = parts.iter().fold(0.0, |top: f64, own| top.max(own.work)) / added.max(1e-9);
     let (flat_of, flat) = case.flat();
-    let breadth = breadth(parts.iter().map(|own| own.rps));
+    let breadth = breadth(parts.iter().map(|own| own.served));
     let candidate = Candidate::new("load-surge")
         .with("breadth", view.source(), breadth)
         .with("nearly_all", view.source(), ((breadth - 0.7) / 0.3).clamp(0.0, 1.0))
@@ -190,13 +195,16 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
         Some(view.requests.callers()[by].clone())
     });
     let queued = case.vital(Vital::QueueWait, NO_WAIT_S, "").map(|own| own.0);
-    if !is_throttled && changed.is_none() && queued.is_none_or(|times| times < MUCH_LONGER) {
+    // Where slow requests were, by their annotations.
+    let noted = case.audit().map_or(0.0, |view| elsewhere(view, 0) * elsewhere(view, 1) * spent(view, 2));
+    if !is_throttled && changed.is_none() && noted == 0.0 && queued.is_none_or(|times| times < MUCH_LONGER) {
         return None;
     }
     let (flat_of, flat) = case.flat();
     let mut candidate = Candidate::new("too-few-seats")
         .with("throttled_flat", flat_of, if is_throttled { flat } else { 0.0 })
         .with("no_slower", flat_of, if is_throttled { flat * no_slower(view) } else { 0.0 })
+        .with("queued_alone", Source::Audit, flat * noted)
         .with("away", view.source(), case.has(Signal::is_away));
     if let Some(times) = queued {
         candidate = candidate.with("queued_flat", Source::Metrics, flat * times.clamp(0.0, 2.0));

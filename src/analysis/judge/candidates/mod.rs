@@ -1,26 +1,26 @@
 //! Candidate causes of an episode: every candidate is examined, and each of its features is a number that speaks for it
 //! or against it. (Definitions and weights: docs/judge.md.)
 
+mod apis;
 mod load;
 mod plane;
 mod rivals;
 mod rules;
 
 use super::episodes::Draft;
+use super::faults::Faults;
 use super::latencies::slowdown;
 use super::profile::{Added, Count, Profile};
-use super::requests::{Caller, Class, Requests};
+use super::requests::{Caller, Class, Requests, SLOWER, SLOWER_BY_S};
 use super::series::RequestSeries;
 use super::signals::{Signal, are_silences};
 use super::vitals::{Vital, Vitals};
 use super::weights::{bias, weight};
+use crate::analysis::failure::Fault;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
-/// A kind of request is slower from so many times its price on, and by so much, s.
-const SLOWER: f64 = 2.0;
-const SLOWER_BY_S: f64 = 0.02;
 /// A cause may precede its episode by this much, in µs.
 const BEFORE: Micros = 120 * SECOND;
 /// So many writes of a resource show whether they fail.
@@ -117,6 +117,8 @@ pub struct View<'r> {
     pub before: Profile,
     /// The episode.
     pub within: Profile,
+    /// What messages of its failed and denied requests name.
+    pub faults: Faults,
 }
 
 /// A caller that asked for more.
@@ -137,6 +139,11 @@ impl View<'_> {
 
     fn rate(&self, of: impl Fn(&Profile) -> f64) -> [f64; 2] {
         [&self.before, &self.within].map(|profile| of(profile) / profile.seconds.max(1.0))
+    }
+
+    /// Whether there is a time that the episode is compared with.
+    fn has_baseline(&self) -> bool {
+        self.before.seconds > 0.0
     }
 
     /// How many times as much work was asked for: 0 is as before, 1 twice as much.
@@ -172,6 +179,8 @@ impl View<'_> {
             });
             own.added.rps[0] += added.rps[0];
             own.added.rps[1] += added.rps[1];
+            own.added.served[0] += added.served[0];
+            own.added.served[1] += added.served[1];
             own.added.throttled += added.throttled;
             own.added.work += added.work;
             own.writes += if self.series.classes[kind as usize] == Class::Write { added.work } else { 0.0 };
@@ -182,6 +191,7 @@ impl View<'_> {
                 && !self.within.pairs.contains_key(&(caller, kind))
             {
                 own.added.rps[0] += was.requests / self.before.seconds.max(1.0);
+                own.added.served[0] += (was.requests - was.unserved) / self.before.seconds.max(1.0);
             }
         }
         let mut all: Vec<Grown> = all.into_values().collect();
@@ -288,6 +298,13 @@ impl View<'_> {
         Some([most, [all[0] - most[0], all[1] - most[1]]])
     }
 
+    /// How far the messages of failed requests name some faults, and how far others.
+    fn named(&self, is: impl Fn(Fault) -> bool) -> [f64; 2] {
+        let failed = self.within.tiles.errors;
+        let own = self.faults.part(&is, failed);
+        [own, self.faults.part(|fault| !is(fault) && !matches!(fault, Fault::Starting | Fault::Other), failed)]
+    }
+
     /// Whether there are reads, which show whether they wait, too, and who asks for much.
     fn has_reads(&self) -> bool {
         let is_read = |kind: &u32| matches!(self.series.classes[*kind as usize], Class::Read | Class::List);
@@ -325,7 +342,8 @@ fn ln_times(now: f64, was: f64, noise: f64) -> f64 {
 }
 
 impl Case<'_> {
-    fn audit(&self) -> Option<&View<'_>> {
+    /// The view of audit logs.
+    pub fn audit(&self) -> Option<&View<'_>> {
         self.views.iter().find(|view| view.source() == Source::Audit)
     }
 
@@ -389,7 +407,8 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(rules::credentials(case));
     all.extend(plane::store(case));
     all.extend(plane::webhooks(case));
-    all.extend(plane::api_group(case));
+    all.extend(apis::api_group(case));
+    all.extend(apis::encryption(case));
     all.extend(plane::restart(case));
     all.extend(load::cascades(case));
     all.extend(plane::imbalance(case));

@@ -1,17 +1,17 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, Feature, View, began_after, ln_times, part};
+use super::{BEFORE, Candidate, Case, Feature, View, began_after, ln_times};
+use crate::analysis::failure::Fault;
 use crate::analysis::judge::latencies::slowdown;
 use crate::analysis::judge::profile::{Count, Profile, Served};
 use crate::analysis::judge::requests::Class;
-use crate::analysis::judge::signals::{Deviation, MIN_BAD, Signal};
+use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::stops;
 use crate::analysis::judge::vitals::Vital;
 use crate::analysis::metrics::facts::Component;
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use crate::model::episode::State;
-use crate::model::registry::is_built_in_group;
 use crate::model::time::{Micros, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +37,16 @@ const MUCH_QUEUED: f64 = 0.2;
 /// Where this part of the requests fails, they are answered.
 const MUCH_FAILED: f64 = 0.2;
 
+/// So many seconds of slow requests show where they spend their time.
+const MIN_NOTED: f64 = 10.0;
+/// So many messages that say that the database is full, or that there is no leader, are no chance.
+const MIN_NAMED: f64 = 3.0;
+
+/// How many times as much work was asked for, where there is a time to compare with.
+fn growth_of(view: &View<'_>) -> Option<f64> {
+    view.has_baseline().then(|| view.growth())
+}
+
 /// etcd is slow, stands still, or has no leader.
 pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
     let writes = |class: Class| class == Class::Write;
@@ -51,18 +61,23 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("breadth_writes", drag_of, breadth)
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
         .with("narrow", drag_of, narrow)
-        .with("load", drag_of, case.most(|view| Some(view.growth())).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
+        .with("load", drag_of, case.most(growth_of).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("writes_stop", drag_of, case.stops())
         .with("one_apiserver", drag_of, one_alone(case))
         .with("stood_still", drag_of, f64::from(u8::from(stood_still(case))))
         .with("flat", flat_of, flat);
+    let (mut is_full, mut is_changed) = ((Source::Audit, false), (Source::Audit, false));
     if let Some(view) = case.audit() {
-        candidate = candidate.with("spent_etcd", Source::Audit, spent(view, 0)).with(
-            "spent_queue",
-            Source::Audit,
-            spent(view, 2),
-        );
+        let is_so = |wanted: Fault| view.faults.count(|fault| fault == wanted) >= MIN_NAMED;
+        (is_full.1, is_changed.1) = (is_so(Fault::EtcdFull), is_so(Fault::EtcdLeader));
+        let [named, other] = view.named(Fault::is_store);
+        candidate = candidate
+            .with("spent_etcd", Source::Audit, spent(view, 0))
+            .with("spent_queue", Source::Audit, spent(view, 2))
+            .with("elsewhere", Source::Audit, elsewhere(view, 0))
+            .with("named", Source::Audit, named)
+            .with("named_other", Source::Audit, other);
     }
     let asked = case.vital(Vital::EtcdRequest, 0.005, "");
     if let Some((times, now)) = asked {
@@ -91,26 +106,28 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         let of_all = |gap: Span| gaps(Component::Apiserver).any(|other| is_within(other, gap));
         let mut of_etcd = gaps(Component::Etcd);
         let is_away = of_etcd.any(|gap| is_within(gap, case.draft.span) && !of_all(gap));
-        let is_changed = is_lost || changes >= 0.5;
+        is_changed = if is_lost || changes >= 0.5 { (Source::Metrics, true) } else { is_changed };
         let is_member = |own: &Deviation| own.signal == Signal::MemberRestart;
         let members: BTreeSet<&str> = vitals.of(Vital::EtcdLeader).map(|course| course.instance.as_str()).collect();
         let is_all = members.len() > 1 && case.draft.deviations.iter().all(is_member);
         candidate.name = is_new.map(|start| start.instance.clone());
         let is_new = is_new.is_some();
         // Only where writes fail is it a cause that the database is full: etcd answers reads as before.
-        let is_full = vitals.highest(Vital::DatabaseFill, case.draft.span).is_some_and(|fill| fill >= FULL)
+        let is_filled = vitals.highest(Vital::DatabaseFill, case.draft.span).is_some_and(|fill| fill >= FULL)
             && case.has(|own| matches!(own, Signal::Errors | Signal::FailedWrites)) > 0.0;
-        candidate = candidate
-            .with("leader", Source::Metrics, f64::from(u8::from(is_changed)))
-            .with("etcd_away", Source::Metrics, f64::from(u8::from(is_away || is_new)))
-            .with("member_alone", Source::Metrics, f64::from(u8::from(is_all)))
-            .with("store_full", Source::Metrics, f64::from(u8::from(is_full)));
-        let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed || is_away || is_new || is_full;
+        is_full = if is_filled { (Source::Metrics, true) } else { is_full };
+        candidate = candidate.with("etcd_away", Source::Metrics, f64::from(u8::from(is_away || is_new))).with(
+            "member_alone",
+            Source::Metrics,
+            f64::from(u8::from(is_all)),
+        );
+        let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed.1 || is_away || is_new || is_full.1;
         if asked.is_some_and(|(times, _)| times < AS_FAST) && !is_slow && case.goes_on(Vital::EtcdRequest) {
             candidate = candidate.with("etcd_fast", Source::Metrics, 1.0);
         }
     }
-    Some(candidate)
+    let flag = |is: bool| f64::from(u8::from(is));
+    Some(candidate.with("leader", is_changed.0, flag(is_changed.1)).with("store_full", is_full.0, flag(is_full.1)))
 }
 
 fn is_within((from, to): Span, span: Span) -> bool {
@@ -123,12 +140,26 @@ fn watches(view: &View<'_>) -> f64 {
     ln_times(now, was, 0.3).clamp(0.0, 3.0)
 }
 
-/// Of the time that slow requests took, the part that they spent in etcd (0), webhooks (1), the queue (2).
-fn spent(view: &View<'_>, which: usize) -> f64 {
-    let all = view.within.kinds.values().fold(Count::default(), |mut sum, own| {
+/// All that requests within took, and where they spent it.
+fn all_kinds(view: &View<'_>) -> Count {
+    view.within.kinds.values().fold(Count::default(), |mut sum, own| {
         sum.add(own);
         sum
-    });
+    })
+}
+
+/// How far slow requests were elsewhere than in etcd (0) or webhooks (1): wholly where these had a twentieth of their
+/// time or less, not from a fifth on. Only where most of the time of all requests is that of slow ones, of which audit
+/// logs say where they were.
+pub(super) fn elsewhere(view: &View<'_>, which: usize) -> f64 {
+    let all = all_kinds(view);
+    let is_known = all.spent.iter().any(|spent| *spent > 0.0) && all.noted >= MIN_NOTED.max(0.5 * all.seconds);
+    if is_known { ((0.2 - all.spent[which] / all.noted) / 0.15).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// Of the time that slow requests took, the part that they spent in etcd (0), webhooks (1), the queue (2).
+pub(super) fn spent(view: &View<'_>, which: usize) -> f64 {
+    let all = all_kinds(view);
     let noted: f64 = all.spent.iter().sum();
     if noted < 0.5 { 0.0 } else { (all.spent[which] / all.seconds.max(noted)).min(1.0) }
 }
@@ -142,6 +173,8 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
     let (flat_of, flat) = case.flat();
     let reads = |class: Class| matches!(class, Class::Read | Class::Review);
     let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
+    let is_hook = |fault| fault == Fault::WebhookFailed;
+    let mut named = 0.0;
     let mut candidate = Candidate::new("webhook-drag")
         .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
@@ -150,15 +183,23 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         .with("failing", drag_of, case.most(|view| view.failing()).map_or(0.0, |own| own.1))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("reads_fail", drag_of, case.most(|view| view.failing_reads()).map_or(0.0, |own| own.1))
-        .with("leases_failing", drag_of, case.most(|view| view.failing_leases()).map_or(0.0, |own| own.1))
         .with("one_apiserver", drag_of, one_alone(case))
         .with("flat", flat_of, flat);
     if let Some(view) = case.audit() {
         candidate = candidate
             .with("spent_webhook", Source::Audit, spent(view, 1))
             .with("spent_queue", Source::Audit, spent(view, 2))
+            .with("elsewhere", Source::Audit, elsewhere(view, 1))
             .with("watches", Source::Audit, watches(view));
+        named = view.named(is_hook)[0];
+        // Who could not call a webhook says so, so that any other message speaks against it.
+        let other = view.faults.part(|fault| !is_hook(fault) && fault != Fault::Starting, view.within.tiles.errors);
+        candidate = candidate.with("named", Source::Audit, named).with("named_other", Source::Audit, other);
+        candidate.name = view.faults.most(is_hook).map(|own| own.0.to_owned());
     }
+    // Most exclude leases, but not all.
+    let leases = case.most(|view| view.failing_leases()).map_or(0.0, |own| own.1) * (1.0 - named);
+    candidate = candidate.with("leases_failing", drag_of, leases);
     if let Some(vitals) = case.vitals {
         let mut is_fast = false;
         let names: BTreeSet<&str> = vitals.of(Vital::Webhook).map(|course| course.name.as_str()).collect();
@@ -171,7 +212,7 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
                 Source::Metrics,
                 (now / 0.5).min(3.0),
             );
-            candidate.name = Some(name);
+            candidate.name.get_or_insert(name);
         } else {
             candidate = candidate.with("no_webhook", Source::Metrics, 1.0);
         }
@@ -192,69 +233,6 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         }
     }
     Some(candidate)
-}
-
-/// Requests for one API group fail that apiservers do not serve alone: the server behind its APIService is unavailable,
-/// or the webhook that converts its objects.
-pub(super) fn api_group(case: &Case<'_>) -> Option<Candidate> {
-    let of = |view| Some((failing_group(view)?, view));
-    let failing = case.views.iter().find_map(of);
-    let unavailable = case.draft.deviations.iter().find_map(|own| match &own.signal {
-        Signal::ApiUnavailable(group) => Some(group.clone()),
-        _ => None,
-    });
-    let is_only = case.draft.deviations.iter().all(|own| matches!(own.signal, Signal::ApiUnavailable(_)));
-    let mut candidate = Candidate::new("api-unavailable");
-    if let Some(((group, failed), view)) = failing {
-        candidate = candidate.with("one_group", view.source(), failed.one_group).with(
-            "others_fail",
-            view.source(),
-            failed.others,
-        );
-        candidate.name = Some(group.to_owned());
-    }
-    let is_its = unavailable.as_ref().is_some_and(|own| candidate.name.as_ref().is_none_or(|group| group == own));
-    candidate.name = Some(candidate.name.or(unavailable)?);
-    Some(candidate.with("api_unavailable", Source::Metrics, f64::from(u8::from(is_its))).with(
-        "api_alone",
-        Source::Metrics,
-        f64::from(u8::from(is_only)),
-    ))
-}
-
-/// How far failures are those of one API group.
-struct FailingGroup {
-    /// Its part of all failures, times the part of its reads that fail: webhooks are asked about writes alone.
-    one_group: f64,
-    /// The part of all other requests that fail.
-    others: f64,
-}
-
-/// The API group of which most requests fail, among those that apiservers do not serve alone.
-fn failing_group<'v>(view: &'v View<'_>) -> Option<(&'v str, FailingGroup)> {
-    let mut groups: BTreeMap<&str, [Count; 2]> = BTreeMap::new();
-    for (kind, count) in &view.within.kinds {
-        let class = view.series.classes[*kind as usize];
-        if class != Class::Long {
-            let own = groups.entry(view.requests.kinds()[*kind as usize][1].as_str()).or_default();
-            own[usize::from(matches!(class, Class::Read | Class::List))].add(count);
-        }
-    }
-    let sum = |own: &[Count; 2]| [own[0].errors + own[1].errors, own[0].requests + own[1].requests];
-    let all = groups.values().map(sum).fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]]);
-    let others = groups.iter().filter(|(group, _)| !is_built_in_group(group));
-    let (group, own) = others.max_by(|a, b| sum(a.1)[0].total_cmp(&sum(b.1)[0]))?;
-    let [errors, requests] = sum(own);
-    (errors >= MIN_BAD).then(|| {
-        let reads = part([own[1].errors, own[1].requests]);
-        (
-            *group,
-            FailingGroup {
-                one_group: part([errors, all[0]]) * reads,
-                others: part([all[0] - errors, all[1] - requests]),
-            },
-        )
-    })
 }
 
 /// An apiserver restarted or was away, and its clients reconnected.

@@ -1,6 +1,7 @@
 //! Causes that are rules of the cluster: who wrote one, and what it refuses.
 
 use super::{BEFORE, Candidate, Case, View};
+use crate::analysis::failure::Fault;
 use crate::analysis::judge::requests::{Class, Kind};
 use crate::analysis::judge::signals::Signal;
 use crate::model::cause::Source;
@@ -60,6 +61,9 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("writes-refused")
         .with("refused", Source::Audit, refused / writes.max(1.0))
         .with("rules_changed", Source::Audit, f64::from(u8::from(by.is_some())));
+    // Where one rule denies most of it, it is the one.
+    let denied = view.faults.most(Fault::is_denial).filter(|own| own.1 >= 0.5 * refused);
+    candidate.name = denied.map(|own| own.0.to_owned());
     candidate.caller = by.map(|by| view.requests.callers()[by].clone());
     Some(candidate)
 }

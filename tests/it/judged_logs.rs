@@ -1,0 +1,113 @@
+//! What the judge makes of audit logs that are made here, whose failed requests say why: which cause it names, and that
+//! the report counts them as they are, from logs and from their roll-up.
+
+use crate::support::{folder, plimsoll, write};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The first event, Unix seconds.
+const BEGIN: i64 = 1_780_000_000;
+/// Seconds of the record, and of what is wrong in it.
+const LENGTH: i64 = 900;
+const WRONG: std::ops::Range<i64> = 400..600;
+
+/// A request that failed: its code and message.
+type Failure = (u16, String);
+
+/// User, verb, resource, requests a second.
+const ASKED: [(&str, &str, &str, i64); 7] = [
+    ("system:kube-controller-manager", "update", "leases", 1),
+    ("system:kube-scheduler", "update", "leases", 1),
+    ("system:serviceaccount:a:one", "update", "configmaps", 3),
+    ("system:serviceaccount:b:two", "create", "pods", 2),
+    ("system:serviceaccount:c:three", "update", "secrets", 2),
+    ("system:serviceaccount:d:four", "get", "pods", 6),
+    ("system:serviceaccount:e:five", "get", "secrets", 3),
+];
+
+fn event(number: i64, at: f64, (user, verb, resource): (&str, &str, &str), failure: Option<&Failure>) -> String {
+    let took = 0.004 + (number % 7) as f64 * 0.001;
+    let stamp = |at: f64| {
+        let micros = (at * 1e6) as i64;
+        jiff::Timestamp::from_microsecond(BEGIN * 1_000_000 + micros).unwrap().to_string()
+    };
+    let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+        "auditID": format!("a-{number}"), "stage": "ResponseComplete", "verb": verb,
+        "requestURI": format!("/api/v1/namespaces/n/{resource}/x"), "user": {"username": user},
+        "sourceIPs": ["10.0.0.1"], "userAgent": format!("{}/v1", user.rsplit(':').next().unwrap()),
+        "objectRef": {"resource": resource, "namespace": "n", "name": format!("x-{}", number % 50), "apiVersion": "v1"},
+        "responseStatus": {"code": 200}, "requestReceivedTimestamp": stamp(at), "stageTimestamp": stamp(at + took)});
+    if let Some((code, message)) = failure {
+        event["responseStatus"] = json!({"code": code, "status": "Failure", "message": message});
+    }
+    event.to_string() + "\n"
+}
+
+/// Writes a log in which requests for which `fails` says so fail while something is wrong, and are asked again twice at
+/// once. How many failed.
+fn log(to: &Path, fails: impl Fn(&str, &str, i64) -> Option<Failure>) -> u64 {
+    let (mut all, mut number, mut failed) = (Vec::new(), 0, 0);
+    for second in 0..LENGTH {
+        for (user, verb, resource, rate) in ASKED {
+            // A little more in some seconds than in others.
+            for n in 0..rate + i64::from((second * 7 + rate) % 5 == 0) {
+                number += 1;
+                let at = second as f64 + n as f64 / (rate + 2) as f64;
+                let failure = WRONG.contains(&second).then(|| fails(verb, resource, number)).flatten();
+                let tries = if failure.is_some() { 3 } else { 1 };
+                for again in 0..tries {
+                    number += i64::from(again > 0);
+                    failed += u64::from(failure.is_some());
+                    let at = at + again as f64 * 0.02;
+                    all.push((at, event(number, at, (user, verb, resource), failure.as_ref())));
+                }
+            }
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    write(to, "audit/apiserver-0/audit.log", all.into_iter().map(|(_, line)| line).collect::<String>());
+    failed
+}
+
+/// The only episode of a report: grade, cause, and requests by what their messages name.
+fn judged(from: &Path) -> (String, String, Vec<(String, String, u64)>) {
+    let report: Value = plimsoll(&["report", from.to_str().unwrap(), "-o", "json"]).json(0);
+    let [episode] = &report["episodes"].as_array().unwrap()[..] else { panic!("{}", report["summary"]) };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rows = report["tables"]["failures"].as_array().unwrap().iter();
+    let failures = rows.map(|row| (text(&row["fault"]), text(&row["name"]), row["requests"].as_u64().unwrap()));
+    (text(&episode["grade"]), text(&episode["causes"][0]["cause"]), failures.collect())
+}
+
+#[test]
+fn what_failed_requests_say_is_counted_and_is_the_cause() {
+    let writes = |verb: &str| matches!(verb, "create" | "update");
+    let full = || (500, "etcdserver: mvcc: database space exceeded".to_owned());
+    let leader = || (500, "etcdserver: no leader".to_owned());
+    let hook = || (500, "Internal error occurred: failed calling webhook \"v.example.com\": refused".to_owned());
+    let key = || (500, "Internal error occurred: encryptedDEKSource with keyID hash \"a\" expired at now".to_owned());
+    type Fails<'f> = Box<dyn Fn(&str, &str, i64) -> Option<Failure> + 'f>;
+    let cases: [(&str, &str, &str, Fails<'_>); 5] = [
+        ("etcd-full", "", "slow-etcd", Box::new(|verb, _, _| writes(verb).then(full))),
+        ("etcd-leader", "", "slow-etcd", Box::new(|_, _, _| Some(leader()))),
+        (
+            "webhook-failed",
+            "v.example.com",
+            "webhook-drag",
+            Box::new(|verb, of, _| (writes(verb) && of == "pods").then(hook)),
+        ),
+        // Its rules take leases, too.
+        ("webhook-failed", "v.example.com", "webhook-drag", Box::new(|verb, _, _| writes(verb).then(hook))),
+        ("encryption", "", "encryption-failing", Box::new(|_, of, _| (of == "secrets").then(key))),
+    ];
+    for (fault, name, cause, fails) in cases {
+        let home = folder();
+        let failed = log(home.path(), fails);
+        let (grade, first, failures) = judged(home.path());
+        assert_eq!(first, cause, "{fault} {grade}");
+        assert_eq!(failures, [(fault.to_owned(), name.to_owned(), failed)], "{cause}");
+        let roll = home.path().join("roll");
+        plimsoll(&["rollup", home.path().to_str().unwrap(), "--to", roll.to_str().unwrap()]).exits(0);
+        assert_eq!(judged(&roll), (grade, first, failures), "{cause}: the roll-up");
+    }
+}
