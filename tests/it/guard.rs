@@ -355,6 +355,14 @@ fn who_deletes_what_it_made_before_the_window_cleans_up() {
     assert_eq!(row(&report, "delete-pod")["severity"], "info");
     let again = pods("create", 0..12, 0, 201) + &pods("delete", 0..12, 300, 200) + &pods("delete", 0..12, 700, 404);
     assert_eq!(operations(&events(&[&write(home.path(), "again.log", again)])), []);
+    // Whoever makes pods again that he deleted did not make those.
+    let replaced = pods("delete", 0..12, 0, 200) + &pods("create", 0..12, 300, 201);
+    assert_eq!(operations(&events(&[&write(home.path(), "replaced.log", replaced)])).len(), 1);
+    // An administrator of the cluster is no part of it.
+    let admin = pods("delete", 0..12, 0, 200).replace("batch", "system:admin");
+    assert_eq!(row(&events(&[&write(home.path(), "admin.log", admin)]), "delete-pod")["severity"], "warning");
+    let node = pods("delete", 0..12, 0, 200).replace("batch", "system:node:n");
+    assert_eq!(operations(&events(&[&write(home.path(), "node.log", node)])), []);
 }
 
 /// One of each kind, and what is almost one.

@@ -246,9 +246,52 @@ fn the_storm_s_deletions_would_have_been_denied() {
     let all = row("critical-objects");
     let sum = ["denied", "allowed", "undecided"].iter().map(|field| all[*field].as_u64().unwrap()).sum::<u64>();
     assert_eq!(all["asked"], json!(sum));
-    // The log alone knows no object: nothing is guessed.
+    // The log alone knows the objects whose creation it holds with its body; of the node, nothing is guessed.
     let alone = plimsoll(&["guard", "policies", &sample("list-storm/audit"), "-o", "json"]).json(0);
     let row = |name: &str| alone["rows"].as_array().unwrap().iter().find(|row| row["policy"] == name).unwrap().clone();
-    assert_eq!((&row("roots")["undecided"], &row("roots")["denied"]), (&json!(3), &json!(0)));
+    assert_eq!((&row("roots")["undecided"], &row("roots")["denied"]), (&json!(1), &json!(2)));
     assert!(row("roots")["undecided_because"].as_str().unwrap().starts_with("object unknown"));
+}
+
+/// What the log's own writes make of an object decides about its deletion.
+#[test]
+fn writes_in_the_log_are_followed() {
+    let home = folder();
+    let event = |second: u32, verb: &str, name: &str, code: u16, bodies: [Option<Value>; 2]| {
+        let at = format!("2026-11-20T09:00:{second:02}.000000Z");
+        let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "RequestResponse",
+            "auditID": format!("a-{second}"), "stage": "ResponseComplete", "verb": verb,
+            "requestURI": format!("/api/v1/namespaces/{name}"), "user": {"username": "eve"},
+            "sourceIPs": ["10.0.0.9"], "userAgent": "kubectl/v1.36",
+            "objectRef": {"resource": "namespaces", "namespace": name, "name": name, "apiVersion": "v1"},
+            "responseStatus": {"code": code}, "requestReceivedTimestamp": at, "stageTimestamp": at});
+        for (field, body) in ["requestObject", "responseObject"].into_iter().zip(bodies) {
+            body.into_iter().for_each(|body| event[field] = body);
+        }
+        event.to_string() + "\n"
+    };
+    let space = |name: &str, confirms: bool| {
+        let annotations = if confirms { json!({"plimsoll.io/confirm-delete": name}) } else { json!({}) };
+        Some(json!({"kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}))
+    };
+    let patch = |name: &str| Some(json!({"metadata": {"annotations": {"plimsoll.io/confirm-delete": name}}}));
+    let lines = [
+        // Confirmed just before, as the policy asks for.
+        event(0, "create", "kept", 201, [space("kept", false), None]),
+        event(1, "patch", "kept", 200, [patch("kept"), space("kept", true)]),
+        event(2, "delete", "kept", 200, [None, None]),
+        // Made again without, and deleted again.
+        event(3, "create", "kept", 201, [space("kept", false), None]),
+        event(4, "delete", "kept", 200, [None, None]),
+        // The log does not hold what the patch made of it, or nothing of the object at all.
+        event(5, "create", "dim", 201, [space("dim", false), None]),
+        event(6, "patch", "dim", 200, [None, None]),
+        event(7, "delete", "dim", 200, [None, None]),
+        event(8, "delete", "dark", 200, [None, None]),
+    ];
+    let log = write(home.path(), "audit.log", lines.concat());
+    let report = plimsoll(&["guard", "policies", &log, "--only", "roots", "-o", "json"]).json(0);
+    let row = &report["rows"][0];
+    assert_eq!(["allowed", "denied", "undecided"].map(|field| row[field].as_u64().unwrap()), [1, 1, 2], "{row}");
+    assert_eq!(report["tables"]["denied"][0]["audit_id"], "a-4");
 }

@@ -213,6 +213,60 @@ fn calls_that_failed_are_counted_by_their_message() {
     assert_eq!(report["totals"]["writes"], 0);
 }
 
+/// cert-manager has a validating webhook and a mutating one of the same name.
+#[test]
+fn webhooks_of_one_name_are_kept_apart_by_what_they_do() {
+    let scratch = folder();
+    let hook = |kind: &str, policy: &str| {
+        format!(
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}WebhookConfiguration\nmetadata: {{name: c}}\n\
+             webhooks:\n- name: same.example.com\n  failurePolicy: {policy}\n  sideEffects: None\n  \
+             admissionReviewVersions: [v1]\n  clientConfig: {{service: {{namespace: c, name: c}}}}\n  rules:\n  - \
+             {{operations: ['*'], apiGroups: ['example.com'], apiVersions: ['*'], resources: ['*']}}\n"
+        )
+    };
+    let hooks = [hook("Validating", "Fail"), hook("Mutating", "Ignore")].join("---\n");
+    write(scratch.path(), "hooks.yaml", hooks);
+    for (second, times) in [(0, 1), (60, 2)] {
+        let mut page = "process_start_time_seconds 1772000000\n".to_owned();
+        for (kind, calls, from) in [("validating", 100 * times, 0.005), ("admit", 50 * times, 0.1)] {
+            let labels = format!("name=\"same.example.com\",operation=\"CREATE\",rejected=\"false\",type=\"{kind}\"");
+            let metric = "apiserver_admission_webhook_admission_duration_seconds";
+            for bound in ["0.005", "0.025", "0.1", "0.5", "+Inf"] {
+                let is_below = bound.parse::<f64>().is_ok_and(|bound| bound <= from);
+                let count = if is_below { 0 } else { calls };
+                page += &format!("{metric}_bucket{{{labels},le=\"{bound}\"}} {count}\n");
+            }
+            page += &format!("{metric}_count{{{labels}}} {calls}\n");
+        }
+        let rejected = |error: &str, kind: &str, count: u32| {
+            format!(
+                "apiserver_admission_webhook_rejection_count{{error_type=\"{error}\",name=\"same.example.com\",\
+                 operation=\"CREATE\",rejection_code=\"500\",type=\"{kind}\"}} {count}\n"
+            )
+        };
+        page += &rejected("calling_webhook_error", "validating", 3 * times);
+        page += &rejected("no_error", "admit", 7 * times);
+        page += &format!(
+            "apiserver_admission_webhook_fail_open_count{{name=\"same.example.com\",type=\"admit\"}} {}\n",
+            4 * times
+        );
+        write(scratch.path(), &format!("metrics/apiserver-0/{}.txt", 1_772_445_600 + second), page);
+    }
+    let report = webhooks(&[scratch.path().to_str().unwrap()]);
+    let of = |kind: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["type"] == kind).unwrap();
+        ["refused", "failed", "failed_open"].map(|field| row[field].as_u64().unwrap())
+    };
+    assert_eq!((of("validating"), of("mutating")), ([0, 3, 0], [7, 0, 4]));
+    let p50 = |kind: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["type"] == kind).unwrap()["p50_ms"].as_f64().unwrap()
+    };
+    assert!(p50("validating") < 25.0 && p50("mutating") > 100.0, "{} {}", p50("validating"), p50("mutating"));
+}
+
 /// The same configurations out of a database of a real etcd.
 #[test]
 fn a_database_holds_the_same_configurations() {

@@ -62,6 +62,12 @@ impl Queue {
         let (depth, done) = (self.depth?, self.done_per_s?);
         (done > 0.0).then(|| depth / done)
     }
+
+    /// The same, while as much is added as before; `None` where that never is.
+    pub fn cleared_s(&self) -> Option<f64> {
+        let (depth, net) = (self.depth?, self.done_per_s? - self.adds_per_s.unwrap_or(0.0));
+        (net > 0.0).then(|| depth / net)
+    }
 }
 
 /// All queues into which something was put, those first in which items waited longest altogether.

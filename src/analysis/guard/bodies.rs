@@ -16,13 +16,19 @@ fn parameter<'a>(uri: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// Whether nothing was done but in appearance: by the query, or by the options in the body.
+/// Whether options ask for a dry run.
+fn is_dry(options: &Value) -> bool {
+    options["dryRun"].as_array().is_some_and(|all| all.iter().any(|one| one == "All"))
+}
+
+/// Whether nothing was done but in appearance: by the query, or by the options in the body; an
+/// eviction holds those of its deletion.
 pub(super) fn is_dry_run(e: &Event<'_>) -> bool {
     if parameter(&e.uri.decode(), "dryRun").is_some_and(|value| value == "All") {
         return true;
     }
     memchr::memmem::find(e.request_body, b"\"dryRun\"").is_some()
-        && body(e).is_some_and(|body| body["dryRun"].as_array().is_some_and(|all| all.iter().any(|one| one == "All")))
+        && body(e).is_some_and(|body| [&body, &body["deleteOptions"]].into_iter().any(is_dry))
 }
 
 /// Whether a delete does not wait for the kubelet.
@@ -99,7 +105,11 @@ pub(super) fn rights(e: &Event<'_>) -> String {
                     _ if !path.starts_with("/rules") && !path.starts_with("/subjects") => {}
                     Value::Array(all) if path.matches('/').count() == 1 => to.extend(all.iter()),
                     one if one.is_object() => to.push(one),
-                    _ => return UNSEEN.to_owned(),
+                    // Of a rule that was there a part is set: the answer holds all of it.
+                    _ => match answer.as_ref().and_then(|answer| answer.pointer(&of_one(path))) {
+                        Some(one) if one.is_object() => to.push(one),
+                        _ => return UNSEEN.to_owned(),
+                    },
                 }
             }
         }
@@ -122,11 +132,17 @@ pub(super) fn rights(e: &Event<'_>) -> String {
     let e_binding = e.resource.is("clusterrolebindings") || e.resource.is("rolebindings");
     match name {
         _ if !e_binding || subjects.is_empty() => String::new(),
+        "" if is_everyone => format!("{ESCALATES}{UNSEEN} to {to}"),
         "" => format!("{UNSEEN} to {to}"),
         "cluster-admin" if is_of_cluster => format!("{ESCALATES}cluster-admin to {to}"),
         name if is_everyone => format!("{ESCALATES}{name} to {to}"),
         name => format!("{name} to {to}"),
     }
+}
+
+/// `/rules/0` of `/rules/0/verbs/-`.
+fn of_one(path: &str) -> String {
+    path.split('/').take(3).collect::<Vec<_>>().join("/")
 }
 
 /// What a rule of a role grants that is too much; nothing where it is not.
@@ -135,6 +151,10 @@ fn too_much(rule: &Value) -> Option<String> {
         rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == what || one == "*"))
     };
     let all = |field: &str| rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == "*"));
+    // Of objects that are named it grants these.
+    if rule["resourceNames"].as_array().is_some_and(|names| !names.is_empty()) {
+        return None;
+    }
     if all("verbs") && all("resources") {
         let groups: Vec<&str> = rule["apiGroups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let named =
@@ -151,9 +171,7 @@ fn too_much(rule: &Value) -> Option<String> {
     if !has("apiGroups", "rbac.authorization.k8s.io") {
         return None;
     }
-    let verb = ["escalate", "bind"]
-        .into_iter()
-        .find(|verb| rule["verbs"].as_array().is_some_and(|all| all.iter().any(|one| one == verb)))?;
+    let verb = ["escalate", "bind"].into_iter().find(|verb| has("verbs", verb))?;
     ["clusterroles", "roles"]
         .into_iter()
         .find(|roles| has("resources", roles))
@@ -192,6 +210,7 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b", "", false, false),
             ("/api/v1/namespaces/a/pods/b?dryRun=All", "", true, false),
             ("/api/v1/namespaces/a/pods/b", r#"{"kind":"DeleteOptions","dryRun":["All"]}"#, true, false),
+            ("/api/v1/namespaces/a/pods/b/eviction", r#"{"deleteOptions":{"dryRun":["All"]}}"#, true, false),
             ("/api/v1/namespaces/a/pods/b?gracePeriodSeconds=0", "", false, true),
             ("/api/v1/namespaces/a/pods/b?gracePeriodSeconds=30", "", false, false),
             ("/api/v1/namespaces/a/pods/b", r#"{"gracePeriodSeconds":0}"#, false, true),
@@ -262,6 +281,11 @@ mod tests {
                 r#"{"verbs":["escalate"],"resources":["roles"],"apiGroups":["rbac.authorization.k8s.io"]}"#,
                 "grants the verb escalate on roles to every holder of this role",
             ),
+            (
+                r#"{"verbs":["*"],"resources":["clusterroles"],"apiGroups":["rbac.authorization.k8s.io"]}"#,
+                "grants the verb escalate on clusterroles to every holder of this role",
+            ),
+            (r#"{"verbs":["*"],"resources":["*"],"apiGroups":["*"],"resourceNames":["just-one"]}"#, ""),
             (r#"{"verbs":["bind"],"resources":["y"],"apiGroups":["x.io"]}"#, ""),
             (r#"{"verbs":["get"],"resources":["*"],"apiGroups":["*"]}"#, ""),
         ] {
@@ -276,6 +300,13 @@ mod tests {
             assert_eq!(of("patch", patch, answer), "grants cluster-admin to eve");
             assert_eq!(of("patch", patch, ""), "unknown rights to eve");
         }
+        // Who everyone is, is known even so; and of a part of a rule the answer says the rest.
+        let anonymous = r#"[{"op":"add","path":"/subjects/-","value":{"kind":"User","name":"system:anonymous"}}]"#;
+        assert_eq!(of("patch", anonymous, ""), "grants unknown rights to system:anonymous");
+        let part = r#"[{"op":"replace","path":"/rules/0/verbs","value":["*"]}]"#;
+        let whole = r#"{"rules":[{"verbs":["*"],"resources":["*"],"apiGroups":["*"]}]}"#;
+        assert_eq!(of("patch", part, whole), "grants everything to every holder of this role");
+        assert_eq!(of("patch", part, ""), UNSEEN);
         assert_eq!((of("patch", "", "").as_str(), of("delete", "", "").as_str()), (UNSEEN, ""));
         assert_eq!(of("patch", r#"{"metadata":{"labels":{"a":"b"}}}"#, answer), "");
     }

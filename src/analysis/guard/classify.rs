@@ -5,7 +5,8 @@ use super::consequences::{Deletions, Place};
 use crate::analysis::rollup::notable::{Notable, is_control_plane, kind, starts};
 use crate::model::event::{Event, Level, Timed};
 use crate::model::json::cut;
-use std::collections::{HashMap, HashSet};
+use crate::model::time::Micros;
+use std::collections::HashMap;
 
 /// Operations that are held of a log; beyond, they are only counted.
 pub const MAX_OPERATIONS: usize = 1_000_000;
@@ -35,24 +36,26 @@ const NAMES: usize = 100_000;
 /// Pods that somebody created in a namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Created {
-    pub names: HashSet<String>,
+    /// When the first of each name was.
+    pub names: HashMap<String, Micros>,
     /// Those whose name the server made, which the request does not hold; and those beyond what is held.
     pub unnamed: u64,
 }
 
 impl Created {
-    fn add(&mut self, name: String) {
-        if name.is_empty() || self.names.len() >= NAMES && !self.names.contains(&name) {
+    fn add(&mut self, name: String, at: Micros) {
+        if name.is_empty() || self.names.len() >= NAMES && !self.names.contains_key(&name) {
             self.unnamed += 1;
         } else {
-            self.names.insert(name);
+            let first = self.names.entry(name).or_insert(at);
+            *first = at.min(*first);
         }
     }
 
     /// Adds others.
     pub fn merge(&mut self, other: Self) {
         self.unnamed += other.unnamed;
-        other.names.into_iter().for_each(|name| self.add(name));
+        other.names.into_iter().for_each(|(name, at)| self.add(name, at));
     }
 }
 
@@ -140,7 +143,7 @@ impl Watch {
         let e = event.event;
         let text = |text: crate::model::json::JsonStr<'_>| cut(&text.decode()).into_owned();
         let place = (event.cluster().to_owned(), cut(user).into_owned(), text(e.namespace));
-        self.batch.seen.created.entry(place).or_default().add(text(e.name));
+        self.batch.seen.created.entry(place).or_default().add(text(e.name), event.at);
     }
 
     /// Ends a block.

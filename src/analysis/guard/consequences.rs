@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How long a slot of time is.
 const SLOT: Micros = 10 * SECOND;
+/// What goes with a namespace goes without longer pauses: finalizers are tried again within minutes.
+const PAUSE: Micros = 900 * SECOND;
 
 /// Where and when things were deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,10 +104,16 @@ impl Cascade {
     ) -> Self {
         let mut cascade = Self { by_databases: removed.is_some(), ..Self::default() };
         let mut collections: BTreeMap<String, u64> = BTreeMap::new();
-        let theirs = gone
+        let mut theirs: Vec<(&Place, &Deletions)> = gone
             .iter()
-            .filter(|(place, gone)| place.cluster == cluster && place.namespace == namespace && gone.last >= at);
+            .filter(|(place, gone)| place.cluster == cluster && place.namespace == namespace && gone.last >= at)
+            .collect();
+        theirs.sort_by_key(|(_, gone)| gone.first);
         for (place, gone) in theirs {
+            // One of the same name that was made again loses objects of its own.
+            if gone.first > cascade.until.unwrap_or(at) + PAUSE {
+                break;
+            }
             let resource = qualified(&place.group, &place.resource);
             if gone.collections > 0 {
                 *collections.entry(resource.clone()).or_default() += gone.collections;
@@ -179,6 +187,8 @@ mod tests {
         add("a", "pods", 117, false);
         add("a", "secrets", 101, true);
         add("b", "pods", 101, false);
+        // A namespace of the same name, an hour later.
+        add("a", "pods", 3700, false);
         let cascade = Cascade::of_namespace(&gone, None, "", "a", 100 * SECOND);
         assert_eq!(cascade.objects, BTreeMap::from([("pods".to_owned(), 2)]));
         assert_eq!(

@@ -217,8 +217,10 @@ impl Group {
         };
         // What was not there any more says nothing, unless it is all there is.
         let has_done = self.targets.values().any(|target| target.done.is_some());
-        for ((namespace, name), _) in self.targets.iter().filter(|(_, target)| !has_done || target.done.is_some()) {
-            if !of(namespace).is_some_and(|created| created.names.contains(name)) {
+        for ((namespace, name), target) in self.targets.iter().filter(|(_, own)| !has_done || own.done.is_some()) {
+            // What he makes again behind that was somebody else's, as far as the log shows.
+            let is_before = |first: &Micros| target.done.is_none_or(|done| *first <= done);
+            if !of(namespace).is_some_and(|created| created.names.get(name).is_some_and(is_before)) {
                 *unnamed.entry(namespace).or_default() += 1;
             }
         }

@@ -121,11 +121,11 @@ pub fn batch(rollup: &Rollup, filters: &[Filter]) -> Batch {
             *seen.hidden.entry(hidden_write(verb, resource, subresource)).or_default() += row.count;
         }
     }
-    for ([cluster, user, namespace, name], count) in rollup.created() {
+    for ([cluster, user, namespace, name], count, first) in rollup.created() {
         let mut created = Created::default();
         match name {
             "" => created.unnamed = count,
-            name => drop(created.names.insert(name.to_owned())),
+            name => drop(created.names.insert(name.to_owned(), first)),
         }
         let place = [cluster, user, namespace].map(str::to_owned);
         seen.created.entry(place.into()).or_default().merge(created);

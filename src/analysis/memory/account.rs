@@ -146,7 +146,7 @@ fn limit(sample: &Sample, host: Option<u64>) -> Option<(u64, String)> {
     let own = groups.filter_map(|group| Some((own_limit(group)?.number()?, group.path.clone())));
     let hierarchical = sample.stat("hierarchical_memory_limit").and_then(|limit| Amount::of(limit).number());
     let above = hierarchical.map(|limit| (limit, "a parent cgroup".to_owned()));
-    let host = host.or_else(|| sample.host("MemTotal")).map(|total| (total, "host".to_owned()));
+    let host = sample.host("MemTotal").or(host).map(|total| (total, "host".to_owned()));
     // Of equal ones the first, which is the nearest.
     own.chain(above).chain(host).min_by_key(|(limit, _)| *limit)
 }

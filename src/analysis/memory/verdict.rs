@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::rates::Rates;
 use crate::model::memory::Sample;
-use crate::model::units::{bytes, percent, significant};
+use crate::model::units::{bytes, counted, percent, significant};
 
 /// From here on a group is nearly full.
 pub const FULL: f64 = 0.9;
@@ -65,8 +65,8 @@ impl Verdict {
             Self::NearLimit => "close to the limit; part of it is cache, but some of that may be in use",
             Self::Thrashing => "the working set of the page cache does not fit: reclaiming more would slow it down",
             Self::Anon => {
-                "unreclaimable memory is close to the limit: the next OOM kill would be caused by the program's own \
-                 memory"
+                "memory ran out, or what cannot be reclaimed of it is close to the limit: the next OOM kill would be \
+                 caused by the program's own memory"
             }
         }
     }
@@ -116,8 +116,10 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         evidence.push(("unreclaimable_share", firm));
     }
     if let Some(refaults) = refaults {
-        reasons
-            .push(format!("{} of the cache refaults each minute", percent(refaults).replace("100%", "all, or more,")));
+        reasons.push(match refaults <= 1.0 {
+            true => format!("{} of the cache refaults each minute", percent(refaults).replace("100%", "all")),
+            false => format!("the cache refaults {} times over each minute", significant(refaults)),
+        });
         evidence.push(("refault_share_per_min", refaults));
     }
     if let Some(some) = some {
@@ -130,11 +132,14 @@ pub fn judge(sample: &Sample, account: &Account, rates: Option<&Rates>) -> Judge
         evidence.extend(full.map(|full| ("psi_full", full)));
     }
     if let Some(hits) = hits.filter(|hits| *hits > 0) {
-        reasons.push(format!("the limit was hit {} times", significant(hits as f64)));
+        reasons.push(format!("the limit was hit {}", counted(hits, "time")));
         evidence.push(("limit_hits", hits as f64));
     }
     if kills > 0 {
-        reasons.push(format!("{kills} processes were killed"));
+        reasons.push(format!(
+            "{} killed",
+            if kills == 1 { "1 process was".to_owned() } else { format!("{kills} processes were") }
+        ));
         evidence.push(("oom_kills", kills as f64));
     }
     let slope =

@@ -1,8 +1,8 @@
 //! `plimsoll guard policies`: manifests, or what they would have said to the requests of a log.
 
-use crate::analysis::guard::policies::replay::{Old, is_marked};
+use crate::analysis::guard::policies::replay::{Old, Target, is_marked};
 use crate::analysis::guard::policies::report::{PoliciesInput, report};
-use crate::analysis::guard::policies::requests::{Batch, ClusterContext, Request, Target, Watch};
+use crate::analysis::guard::policies::requests::{Batch, ClusterContext, Request, Watch};
 use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifests};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
@@ -214,10 +214,12 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         event: Watch::event,
         flush: Watch::flush,
     };
-    let (Batch { mut requests, events, beyond }, outcome) =
+    let (Batch { mut requests, mut changes, events, beyond }, outcome) =
         rollup::pass(found.streams, &selection, make, Batch::default, Batch::take, context)?;
     requests.sort_by(|a, b| (a.at, &a.audit_id).cmp(&(b.at, &b.audit_id)));
-    let (known, database) = known(args, terms, &requests, context)?;
+    changes.sort_by_key(|change| change.at);
+    let (mut known, database) = known(args, terms, &requests, context)?;
+    known.changes = changes;
     let logged = outcome.total().within(since, until);
     let window = match (logged.first, logged.last) {
         (Some(from), Some(to)) => {

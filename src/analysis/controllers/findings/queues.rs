@@ -87,7 +87,7 @@ fn behind(queue: &Queue, named: &str, held_by: Option<&str>) -> Option<Draft> {
         let is_critical = wait >= WAITS_LONG || depth >= WAITING_MANY && growth.is_some();
         let more = growth.map(|slope| format!(", {} more each minute", significant(slope))).unwrap_or_default();
         let drain = queue
-            .drain_s()
+            .cleared_s()
             .map(|drain| format!("; at this rate it takes {} to clear them", seconds(drain)))
             .unwrap_or_default();
         let severity = if is_critical { Severity::Critical } else { Severity::Warning };

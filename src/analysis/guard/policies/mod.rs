@@ -5,6 +5,7 @@
 //! Each policy is here twice: as CEL, and in [`replay`] as a decision about a request in an audit log. A test lets a
 //! CEL library decide the same requests.
 
+mod changes;
 pub mod replay;
 pub mod report;
 pub mod requests;

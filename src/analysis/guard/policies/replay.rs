@@ -37,6 +37,16 @@ pub struct New {
     pub template: FieldValue<()>,
 }
 
+/// Which object, or which collection where it has no name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// Group of the resource.
+    pub group: String,
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+}
+
 /// What is known of an object before a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Old {

@@ -1,9 +1,11 @@
 //! From events to the requests that policies are asked about.
 
-use super::replay::{AdmissionRequest, Decision, New, Old};
+use super::changes::{Change, Later, change};
+use super::replay::{AdmissionRequest, Decision, New, Old, Target};
 use super::{Policy, Terms};
 use crate::analysis::guard::bodies::{body, is_dry_run};
 use crate::analysis::guard::classify::is_done;
+use crate::analysis::rollup::notable::is_control_plane;
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, cut};
 use crate::model::time::Micros;
@@ -12,16 +14,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Requests that are held of a log; beyond, they are only counted.
 pub const MAX_REQUESTS: usize = 1_000_000;
-
-/// Which object, or which collection where it has no name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Target {
-    /// Group of the resource.
-    pub group: String,
-    pub resource: String,
-    pub namespace: String,
-    pub name: String,
-}
 
 /// A request that was done, about which a policy is asked.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -46,9 +38,11 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Batch {
     pub requests: Vec<Request>,
+    /// What writes leave of objects that policies look at.
+    pub changes: Vec<Change>,
     /// Events that were looked at.
     pub events: u64,
-    /// Requests beyond [`MAX_REQUESTS`].
+    /// Requests and changes beyond [`MAX_REQUESTS`].
     pub beyond: u64,
 }
 
@@ -58,6 +52,9 @@ impl Batch {
         let room = MAX_REQUESTS.saturating_sub(self.requests.len());
         self.beyond += other.beyond + other.requests.len().saturating_sub(room) as u64;
         self.requests.extend(other.requests.into_iter().take(room));
+        let room = MAX_REQUESTS.saturating_sub(self.changes.len());
+        self.beyond += other.changes.len().saturating_sub(room) as u64;
+        self.changes.extend(other.changes.into_iter().take(room));
         self.events += other.events;
     }
 }
@@ -87,10 +84,14 @@ impl<'t> Watch<'t> {
             b"delete" | b"deletecollection" => "DELETE",
             // A patch that makes an object is a creation.
             b"update" | b"patch" if e.code != Some(201) => "UPDATE",
+            b"create" | b"update" | b"patch" => "CREATE",
             _ => return,
         };
         if !is_done(e.code) {
             return;
+        }
+        if operation != "DELETE" {
+            self.change(event);
         }
         let text = |text: JsonStr<'_>| cut(&text.decode()).into_owned();
         let asked = AdmissionRequest {
@@ -121,6 +122,35 @@ impl<'t> Watch<'t> {
             asked: AdmissionRequest { user, groups, new, ..asked },
             audit_id: text(e.audit_id),
         });
+    }
+
+    /// Keeps what a write leaves of an object that some policy looks at. The control plane keeps its own annotations,
+    /// and those that policies look at as they are.
+    fn change(&mut self, event: &Timed<'_, '_>) {
+        let e = event.event;
+        let text = |text: JsonStr<'_>| cut(&text.decode()).into_owned();
+        if !e.subresource.is_empty() {
+            return;
+        }
+        let target = Target {
+            group: text(e.group),
+            resource: text(e.resource),
+            namespace: text(e.namespace),
+            name: text(e.name),
+        };
+        let is_asked = |operation| {
+            let (group, resource) = (target.group.clone(), target.resource.clone());
+            let asked = AdmissionRequest { operation, group, resource, ..AdmissionRequest::default() };
+            self.policies.iter().any(|policy| policy.is_asked(&asked))
+        };
+        let is_space = target.group.is_empty() && target.resource == "namespaces";
+        if !(is_space || is_asked("DELETE") || is_asked("UPDATE")) {
+            return;
+        }
+        let user = e.user.decode();
+        if !is_control_plane(&user) && !user.starts_with("system:node:") && !is_dry_run(e) {
+            self.batch.changes.extend(change(e, event.at, target, self.terms));
+        }
     }
 
     /// Ends a block.
@@ -156,6 +186,8 @@ pub struct ClusterContext {
     pub is_whole: bool,
     /// Namespaces that are known, and whether they are marked as critical.
     pub namespaces: BTreeMap<String, bool>,
+    /// What the log's own writes leave of objects, in the order of time.
+    pub changes: Vec<Change>,
 }
 
 impl ClusterContext {
@@ -164,15 +196,18 @@ impl ClusterContext {
     pub fn decide_all(&self, policy: &Policy, terms: &Terms, requests: &[Request]) -> Vec<Decision> {
         let mut going: HashSet<&Target> = HashSet::new();
         let mut collections: HashSet<(&str, &str, &str)> = HashSet::new();
+        let mut later = Later::new(&self.changes);
         let decide = |request| {
-            let Request { target, asked, verb, .. }: &Request = request;
+            let Request { at, target, asked, verb, .. }: &Request = request;
+            // What a write leaves is there once it is answered; its own request came before.
+            later.until(at.saturating_sub(1));
             if asked.operation != "DELETE" || !policy.lets_go || !policy.is_asked(asked) {
-                return self.decide(policy, terms, request);
+                return self.decide(policy, terms, request, &later);
             }
             if verb == "deletecollection" {
                 // Of one namespace, or of all.
                 collections.insert((&target.group, &target.resource, &target.namespace));
-                return self.decide(policy, terms, request);
+                return self.decide(policy, terms, request, &later);
             }
             let is_of = |namespace| collections.contains(&(target.group.as_str(), target.resource.as_str(), namespace));
             // Whoever deletes it again ends it: one of the same name is another.
@@ -180,16 +215,17 @@ impl ClusterContext {
                 return Decision::Allow;
             }
             going.insert(target);
-            self.decide(policy, terms, request)
+            self.decide(policy, terms, request, &later)
         };
         requests.iter().map(decide).collect()
     }
 
-    fn decide(&self, policy: &Policy, terms: &Terms, request: &Request) -> Decision {
-        let in_critical = self.namespaces.get(&request.target.namespace).copied();
+    fn decide(&self, policy: &Policy, terms: &Terms, request: &Request, later: &Later<'_>) -> Decision {
+        let space = request.target.namespace.as_str();
+        let in_critical = later.is_critical(space).unwrap_or_else(|| self.namespaces.get(space).copied());
         let decide = |old: Option<&Old>| policy.decide(terms, &request.asked, old, in_critical, None);
         if request.verb != "deletecollection" || !self.is_whole {
-            return decide(self.objects.get(&request.target));
+            return decide(later.object(&request.target, &self.objects));
         }
         // Admission is asked about each object of a collection.
         let of = &request.target;
@@ -198,8 +234,9 @@ impl ClusterContext {
                 && (of.namespace.is_empty() || of.namespace == one.namespace)
         };
         let mut decided = decide(Some(&Old::default()));
-        for (_, old) in self.objects.iter().filter(|(target, _)| is_in(target)) {
-            match decide(Some(old)) {
+        let new = later.targets().filter(|target| !self.objects.contains_key(*target));
+        for target in self.objects.keys().chain(new).filter(|target| is_in(target)) {
+            match decide(later.object(target, &self.objects)) {
                 Decision::Deny => return Decision::Deny,
                 Decision::Unknown(why) => decided = Decision::Unknown(why),
                 other => decided = other,

@@ -50,6 +50,16 @@ fn is_wide(webhook: &Webhook) -> bool {
         && webhook.rules.iter().any(|rule| all(&rule.groups) && everything(&rule.resources))
 }
 
+/// What one that is asked about everything is called for.
+fn wide_in_words(webhook: &Webhook) -> &'static str {
+    let are_all = |scope: &str| webhook.rules.iter().all(|rule| rule.scope == scope);
+    match () {
+        () if are_all("Cluster") => "every resource that is in no namespace",
+        () if are_all("Namespaced") => "every resource in every namespace",
+        () => "every resource, in all namespaces and none",
+    }
+}
+
 /// The findings on one webhook.
 pub(super) fn findings(
     webhook: &Webhook,
@@ -138,7 +148,7 @@ pub(super) fn findings(
             "webhook-wide",
             Severity::Warning,
             1.0,
-            format!("{name} is called for every resource in every namespace, and requests fail while it is down"),
+            format!("{name} is called for {}, and requests fail while it is down", wide_in_words(webhook)),
             "list the resources that it needs, exclude namespaces, or set failurePolicy: Ignore",
         );
     }

@@ -2,14 +2,13 @@
 
 use super::findings::{findings, stops};
 use super::seen::{Seen, WebhookCalls};
-use super::{Measured, Namespaces};
+use super::{Measured, MeasuredWebhooks, Namespaces};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Table, Value, Window};
 use crate::model::time;
 use crate::model::units::{counted, grouped};
 use crate::model::webhooks::{Rule, Selector, Webhook};
 use serde_json::json;
-use std::collections::BTreeMap;
 
 /// What a report is made of besides webhooks.
 #[derive(Debug, Default)]
@@ -76,7 +75,7 @@ const PEOPLE: [&str; 9] = [
 pub fn report(
     webhooks: &[Webhook],
     seen: &Seen,
-    measured: &BTreeMap<String, Measured>,
+    measured: &MeasuredWebhooks,
     namespaces: &Namespaces,
     input: WebhooksInput,
 ) -> Report {
@@ -86,7 +85,9 @@ pub fn report(
     let mut of: Vec<(&Webhook, &WebhookCalls, Option<&Measured>)> = webhooks
         .iter()
         .enumerate()
-        .map(|(at, webhook)| (webhook, seen.met.get(at).unwrap_or(&none), measured.get(&webhook.name)))
+        .map(|(at, webhook)| {
+            (webhook, seen.met.get(at).unwrap_or(&none), measured.get(&(webhook.name.clone(), webhook.mutates)))
+        })
         .collect();
     // Those that stop most come first; then as they are configured.
     of.sort_by_key(|(webhook, met, _)| (!webhook.fails_closed, std::cmp::Reverse(met.sure + met.perhaps)));
@@ -272,7 +273,8 @@ fn lead(
     if input.has_logs {
         let by = if namespaces.is_empty() { "; labels of namespaces are unknown" } else { "" };
         lead.push(format!(
-            "REQUESTS: of {} in the log, those that would have failed if the webhook had been down{by}.",
+            "REQUESTS: of {} in the log, those for which the webhook is called; where its policy is Fail, they would \
+             have failed if it had been down{by}.",
             counted(seen.writes, "write")
         ));
     }

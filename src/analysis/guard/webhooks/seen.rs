@@ -1,6 +1,7 @@
 //! What a log holds of requests that webhooks are asked about.
 
 use super::asked::{AdmissionRequest, Answer, Namespaces, asks, operation};
+use crate::analysis::failure::Fault;
 use crate::analysis::guard::group::is_done;
 use crate::analysis::rollup::notable::is_control_plane;
 use crate::model::event::Timed;
@@ -87,7 +88,9 @@ impl<'w> Counter<'w> {
         if !timed.stage.is_terminal() || event.resource.is_empty() {
             return;
         }
-        self.failed_calls(&event.message.decode());
+        if let Some((Fault::WebhookFailed, name)) = Fault::of(timed) {
+            self.failed_call(&name);
+        }
         let (verb, subresource) = (event.verb.decode(), event.subresource.decode());
         let Some(operation) = operation(&verb, &subresource, event.code) else { return };
         // What was not done would not have been, with the webhook or without.
@@ -134,12 +137,11 @@ impl<'w> Counter<'w> {
         }
     }
 
-    /// `failed calling webhook "NAME": …`, as kube-apiserver says it.
-    fn failed_calls(&mut self, message: &str) {
-        let Some((_, behind)) = message.split_once("failed calling webhook \"") else { return };
-        let name = behind.split(['"', '\\']).next().unwrap_or_default();
+    /// A request failed because a webhook could not be called; of several of one name, one that fails requests.
+    fn failed_call(&mut self, name: &str) {
+        let is_closed = self.webhooks.iter().any(|webhook| webhook.name == name && webhook.fails_closed);
         for (webhook, met) in self.webhooks.iter().zip(&mut self.seen.met) {
-            met.failed += u64::from(webhook.name == name);
+            met.failed += u64::from(webhook.name == name && (webhook.fails_closed || !is_closed));
         }
     }
 
