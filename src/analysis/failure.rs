@@ -100,10 +100,10 @@ impl Fault {
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Self::EtcdTimeout => "etcd-timeout",
-            Self::EtcdLeader => "etcd-leader",
-            Self::EtcdFull => "etcd-full",
-            Self::EtcdUnavailable => "etcd-unavailable",
+            Self::EtcdTimeout => "store-timeout",
+            Self::EtcdLeader => "store-leader",
+            Self::EtcdFull => "store-full",
+            Self::EtcdUnavailable => "store-unavailable",
             Self::Encryption => "encryption",
             Self::WebhookFailed => "webhook-failed",
             Self::ConversionFailed => "conversion-failed",

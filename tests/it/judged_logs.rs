@@ -88,8 +88,8 @@ fn what_failed_requests_say_is_counted_and_is_the_cause() {
     let key = || (500, "Internal error occurred: encryptedDEKSource with keyID hash \"a\" expired at now".to_owned());
     type Fails<'f> = Box<dyn Fn(&str, &str, i64) -> Option<Failure> + 'f>;
     let cases: [(&str, &str, &str, Fails<'_>); 5] = [
-        ("etcd-full", "", "slow-etcd", Box::new(|verb, _, _| writes(verb).then(full))),
-        ("etcd-leader", "", "slow-etcd", Box::new(|_, _, _| Some(leader()))),
+        ("store-full", "", "slow-etcd", Box::new(|verb, _, _| writes(verb).then(full))),
+        ("store-leader", "", "slow-etcd", Box::new(|_, _, _| Some(leader()))),
         (
             "webhook-failed",
             "v.example.com",
