@@ -83,7 +83,7 @@ impl<'r> Rolled<'r> {
                 let instance = instances.of(row.instance.to_owned());
                 let (outcome, is_refused) = (outcome(row.code, &kinds.all[kind]), is_refusal(row.code));
                 // Where the authenticator refuses, it does not know whom.
-                let is_unauthorized = row.code == Some(401) && who.user.is_empty();
+                let is_unauthorized = row.code == Some(401) && matches!(who.user, "" | "system:anonymous");
                 Some(Key { caller, kind, instance, outcome, is_refused, is_unauthorized })
             });
         }
