@@ -149,7 +149,7 @@ impl Fault {
 
     /// Whether a rule of the cluster denied the request; all others are failures.
     pub fn is_denial(self) -> bool {
-        matches!(self, Self::WebhookDenied | Self::PolicyDenied | Self::QuotaExceeded)
+        self.is_rule() || self == Self::QuotaExceeded
     }
 
     /// What the message of an answer names: the fault, and the webhook, API group, policy or quota, if it is named. The
@@ -159,15 +159,16 @@ impl Fault {
         let e: &Event<'_> = event.event;
         let is_failure = matches!(e.code, Some(429 | 500..=599));
         let is_denial = matches!(e.code, Some(400..=499)) && e.code != Some(429);
-        // What the authorizer refuses repeats the name that was asked for; what a proxied server says is its own.
-        if !(is_failure || is_denial)
-            || e.subresource.is("proxy")
-            || is_denial && e.decision().is_some_and(|decision| decision.is("forbid"))
-        {
+        // What a proxied server says is its own.
+        if !(is_failure || is_denial) || e.subresource.is("proxy") {
             return None;
         }
         let message = e.message.decode();
-        if is_failure { Self::failure(&message) } else { Self::denial(&message) }
+        if is_failure {
+            return Self::failure(&message);
+        }
+        // What the authorizer refuses repeats the name that was asked for. Few messages get here.
+        Self::denial(&message).filter(|_| e.decision().is_none_or(|decision| !decision.is("forbid")))
     }
 
     /// What the message of a failure names.
@@ -185,7 +186,7 @@ impl Fault {
         };
         let rest = &message[place + words.len()..];
         let name = match fault {
-            Self::WebhookFailed => quoted(rest, '"'),
+            Self::WebhookFailed => rest.split('"').nth(1).unwrap_or(""),
             // `conversion webhook for stable.example.com/v1, Kind=CronTab failed: …`.
             Self::ConversionFailed => rest.split_once('/').map_or("", |(group, _)| group),
             _ => "",
@@ -209,11 +210,6 @@ impl Fault {
         };
         Some((fault, cut(name).into_owned()))
     }
-}
-
-/// What stands between the first two quotation marks.
-fn quoted(text: &str, mark: char) -> &str {
-    text.split(mark).nth(1).unwrap_or("")
 }
 
 #[cfg(test)]

@@ -264,9 +264,13 @@ impl Incident {
 
     /// What messages of the heaviest episode's failed and denied requests name.
     pub fn failures(&self) -> &[Failure] {
-        let window = self.verdict.window();
-        let heaviest = self.episodes.iter().find(|own| window == Some((own.from, own.to)));
-        heaviest.map_or(&[], |own| own.failures.as_slice())
+        self.heaviest().map_or(&[], |own| own.failures.as_slice())
+    }
+
+    /// The heaviest episode, which the verdict is about.
+    pub fn heaviest(&self) -> Option<&Episode> {
+        let window = self.verdict.window()?;
+        self.episodes.iter().find(|own| window == (own.from, own.to))
     }
 
     /// The section of this name.

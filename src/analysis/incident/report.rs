@@ -274,8 +274,7 @@ fn episode(own: &Episode) -> Json {
 /// What JSON has beside the tables.
 fn more(incident: &Incident) -> Vec<(&'static str, Json)> {
     let seconds = |at: Micros| at as f64 / SECOND as f64;
-    let is_it = |own: &&Episode| incident.verdict.window() == Some((own.from, own.to));
-    let grade = incident.episodes.iter().find(is_it).map(|own| own.grade);
+    let grade = incident.heaviest().map(|own| own.grade);
     let verdict = match &incident.verdict {
         Verdict::Incident(stretch) | Verdict::Surge(stretch) | Verdict::Named(stretch) => json!({
             "verdict": incident.verdict.name(), "from": time::format(stretch.from), "to": time::format(stretch.to),

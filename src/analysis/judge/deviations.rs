@@ -159,6 +159,17 @@ impl Impact {
     }
 }
 
+/// In clumps of how many what is so all the time comes: how far its counts scatter about their median share, as a
+/// multiple of chance. Of a short record an episode is in most of what is looked at together.
+fn clumps(windows: &[(f64, f64)], median: f64) -> f64 {
+    if windows.len() < MIN_SCATTER {
+        return 1.0;
+    }
+    let expected = windows.iter().map(|(bad, all)| (bad, median * all)).filter(|own| own.1 > 0.0);
+    let scatter = expected.map(|(bad, usual)| (bad - usual).powi(2) / usual).collect();
+    (quantile(scatter, 0.5).unwrap_or(0.0) / CHI_SQUARED).clamp(1.0, MOST_CLUMPS)
+}
+
 /// Where more requests are bad than allowed; `may_clump` if those that are so all the time may come in clumps, as
 /// retries of what fails do.
 fn impacts(series: &RequestSeries, may_clump: bool, bad: impl Fn(&Tile) -> (f64, f64)) -> Vec<Impact> {
@@ -170,20 +181,13 @@ fn impacts(series: &RequestSeries, may_clump: bool, bad: impl Fn(&Tile) -> (f64,
     let seconds = |tiles: &Range<usize>| tiles.clone().map(|tile| series.grid.seconds(tile)).sum::<f64>();
     let around: Vec<Range<usize>> =
         (0..counts.len()).map(|at| at.saturating_sub(AROUND)..(at + AROUND + 1).min(counts.len())).collect();
-    let shares: Vec<f64> = around.iter().map(sum).filter(|(_, all)| *all > 0.0).map(|(bad, all)| bad / all).collect();
+    let windows: Vec<(f64, f64)> = around.iter().map(sum).collect();
+    let shares: Vec<f64> = windows.iter().filter(|own| own.1 > 0.0).map(|(bad, all)| bad / all).collect();
     let usual = quantile(shares.clone(), USUAL).unwrap_or(0.0);
+    let clumps = if may_clump { clumps(&windows, quantile(shares, 0.5).unwrap_or(0.0)) } else { 0.0 };
     // Of what fails all the time as often a larger part does where the rest becomes less.
-    let rates = around.iter().map(|tiles| sum(tiles).0 / seconds(tiles).max(1.0)).collect();
+    let rates = windows.iter().zip(&around).map(|(own, tiles)| own.0 / seconds(tiles).max(1.0)).collect();
     let usual_rate = quantile(rates, USUAL).unwrap_or(0.0);
-    // How far counts of what is so all the time scatter about their median.
-    let median = quantile(shares.clone(), 0.5).unwrap_or(0.0);
-    let scatter = around.iter().map(sum).filter(|(_, all)| median * all > 0.0);
-    let scatter = scatter.map(|(bad, all)| (bad - median * all).powi(2) / (median * all)).collect();
-    // Of a short record an episode is in most of what is looked at together.
-    let clumps = match counts.len() >= MIN_SCATTER {
-        true => (quantile(scatter, 0.5).unwrap_or(0.0) / CHI_SQUARED).clamp(1.0, MOST_CLUMPS),
-        false => 1.0,
-    };
     let allowed = 2.0 * usual + ALLOWED;
     let pause = (PAUSE / series.grid.tile).max(1) as usize;
     let is_bad = |at: &usize| {
@@ -195,7 +199,7 @@ fn impacts(series: &RequestSeries, may_clump: bool, bad: impl Fn(&Tile) -> (f64,
         let (bad, all) = sum(tiles);
         let least = if tiles.len() > 1 { MIN_SHARE } else { MIN_SHARE_ONCE };
         let is_more = bad >= 2.0 * usual_rate * seconds(tiles);
-        let chance = if may_clump { SIGMAS * (clumps * usual * all).sqrt() } else { 0.0 };
+        let chance = SIGMAS * (clumps * usual * all).sqrt();
         bad - usual * all >= chance.max(MIN_BAD) && bad / all.max(1.0) >= least + 2.0 * usual && is_more
     };
     found
@@ -225,10 +229,13 @@ fn loads(series: &RequestSeries, silences: &[Silence]) -> Vec<Deviation> {
     silences.iter().filter(is_short).for_each(|own| of_baseline[own.tiles.clone()].fill(0.0));
     let len = series.tiles.len();
     // What fails is no work, and is asked again: neither is usual.
-    let is_failing = |tile: &Tile| tile.all().errors >= FAILING * tile.all().requests.max(1.0);
-    if 2 * series.tiles.iter().filter(|tile| is_failing(tile)).count() < len {
-        let all = of_baseline.iter_mut().zip(&series.tiles).filter(|(_, tile)| is_failing(tile));
-        all.for_each(|(seconds, _)| *seconds = 0.0);
+    let is_failing = |at: &usize| {
+        let all = series.tiles[*at].all();
+        all.errors >= FAILING * all.requests.max(1.0)
+    };
+    let failing: Vec<usize> = (0..len).filter(is_failing).collect();
+    if 2 * failing.len() < len {
+        failing.into_iter().for_each(|at| of_baseline[at] = 0.0);
     }
     let mut all = Vec::new();
     let mut add = |signal: Signal, counts: &[f64], least: f64| {

@@ -46,9 +46,14 @@ impl Count {
         self.noted += other.noted;
     }
 
+    /// Requests but for those that failed no slower than usual.
+    pub fn served(&self) -> f64 {
+        self.requests - self.unserved
+    }
+
     /// Requests that are work: neither throttled, nor failed no slower than usual.
     pub fn work(&self) -> f64 {
-        (self.requests - self.throttled - self.unserved).max(0.0)
+        (self.served() - self.throttled).max(0.0)
     }
 
     /// Mean latency, s; `None` where none is known.
@@ -81,6 +86,7 @@ impl Added {
     ) -> Self {
         let by_second = |count: f64, profile: &Profile| count / profile.seconds.max(1.0);
         let rps = [by_second(was.requests, before), by_second(now.requests, within)];
+        let served = [by_second(was.served(), before), by_second(now.served(), within)];
         let more = if series.classes[kind] == Class::Long {
             let replays = |count: &Count, profile: &Profile| {
                 let of = |caller| series.replays(caller, kind, count.requests, profile.seconds.max(1.0));
@@ -88,9 +94,8 @@ impl Added {
             };
             replays(now, within) - replays(was, before)
         } else {
-            by_second(now.work(), within) - by_second(was.requests - was.unserved, before)
+            by_second(now.work(), within) - served[0]
         };
-        let served = [by_second(was.requests - was.unserved, before), by_second(now.requests - now.unserved, within)];
         Self { rps, served, throttled: by_second(now.throttled, within), work: more.max(0.0) * series.prices[kind] }
     }
 }

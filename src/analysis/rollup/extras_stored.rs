@@ -49,7 +49,7 @@ impl Loader {
     }
 
     /// Start of the tile if it is wanted, in µs.
-    fn tile(&self, cells: &[Cells<'_>], row: usize) -> Option<Micros> {
+    pub(super) fn tile(&self, cells: &[Cells<'_>], row: usize) -> Option<Micros> {
         let tile = cells[0].number(row);
         self.takes_tile(tile).then(|| tile.saturating_mul(SECOND))
     }

@@ -8,14 +8,10 @@ use super::tables::Rollup;
 use super::tiles::{OTHER_KEY, Row};
 use crate::analysis::failure::Fault;
 use crate::model::rollup::Cells;
-use crate::model::time::{Micros, SECOND};
 
 impl Loader {
     pub(super) fn failures(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), &'static str> {
-        let tile = cells[0].number(row);
-        if !self.takes_tile(tile) {
-            return Ok(());
-        }
+        let Some(at) = self.tile(cells, row) else { return Ok(()) };
         let [cluster, instance, user, agent, group, resource, fault, name] =
             std::array::from_fn(|column| cells[column + 1].text(row));
         let Some(subject) = self.subject([cluster, user, agent, group, resource]) else { return Ok(()) };
@@ -27,7 +23,6 @@ impl Loader {
             u64::from(self.part.keys.failures.number(FailureKey { subject, instance, fault, name }))
         };
         let read = Failures { count: cells[9].count(row), span: Some((cells[10].number(row), cells[11].number(row))) };
-        let at = tile.saturating_mul(SECOND);
         self.part.failures.stored(self.tile, at, key, &self.part.keys).merge(read, &self.part.keys);
         Ok(())
     }
@@ -40,14 +35,10 @@ pub struct FailureRow<'r> {
     pub tile: i64,
     /// Cluster, user, agent, group, resource.
     pub subject: [&'r str; 5],
-    /// Apiserver.
-    pub instance: &'r str,
     pub fault: Fault,
     /// The webhook, API group, policy or quota; may be empty.
     pub name: &'r str,
     pub count: u64,
-    /// First and last `at`.
-    pub span: (Micros, Micros),
 }
 
 impl Rollup {
@@ -58,11 +49,9 @@ impl Rollup {
             Some(FailureRow {
                 tile: *tile,
                 subject: self.keys.subject_text(own.subject),
-                instance: self.keys.symbols.get(own.instance),
                 fault: own.fault?,
                 name: self.keys.symbols.get(own.name),
                 count: row.count,
-                span: row.span.unwrap_or_default(),
             })
         })
     }

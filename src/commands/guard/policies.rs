@@ -245,13 +245,7 @@ fn known(
             let object =
                 json!({"metadata": {"name": name, "labels": namespace.labels, "annotations": namespace.annotations}});
             known.namespaces.entry(name.clone()).or_insert_with(|| is_marked(&object, &terms.critical, false));
-            let target = Target {
-                resource: "namespaces".to_owned(),
-                namespace: name.clone(),
-                name: name.clone(),
-                ..Target::default()
-            };
-            known.objects.entry(target).or_insert_with(|| Old::of(&object, terms));
+            known.objects.entry(Target::of_namespace(name)).or_insert_with(|| Old::of(&object, terms));
         }
     }
     let wanted: HashSet<&Target> = requests.iter().map(|request| &request.target).collect();
@@ -262,9 +256,8 @@ fn known(
         .collect();
     let target = |of: &ObjectKey<'_>| {
         let [group, resource, namespace, name] = [of.group, of.resource, of.namespace, of.name].map(str::to_owned);
-        // In requests a namespace is within itself.
-        let namespace = if of.resource == "namespaces" && of.group.is_empty() { name.clone() } else { namespace };
-        Target { group, resource, namespace, name }
+        let target = Target { group, resource, namespace, name };
+        if target.is_namespace() { Target::of_namespace(&target.name) } else { target }
     };
     let is_wanted = |of: &ObjectKey<'_>| {
         of.resource == "namespaces" || collections.contains(&(of.group, of.resource)) || wanted.contains(&target(of))

@@ -33,8 +33,7 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
 }
 
 fn page(incident: &Incident, report: &Report) -> Json {
-    let heaviest =
-        incident.verdict.window().and_then(|window| incident.episodes.iter().find(|own| (own.from, own.to) == window));
+    let heaviest = incident.heaviest();
     let (badge, name) = match (&incident.verdict, heaviest) {
         (Verdict::Incident(_) | Verdict::Surge(_), Some(own)) => (grade(own.grade), own.grade.name()),
         (Verdict::Incident(_), None) => ("Incident", "incident"),

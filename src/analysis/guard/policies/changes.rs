@@ -27,13 +27,11 @@ pub(super) fn change(e: &Event<'_>, at: Micros, mut target: Target, terms: &Term
     if whole.is_none() && asked.as_ref().is_some_and(|patch| is_patch && !is_about(patch)) {
         return None;
     }
-    let name = || whole.and_then(|own| own["metadata"]["name"].as_str()).unwrap_or_default().to_owned();
     if target.name.is_empty() {
-        target.name = name();
+        target.name = whole.and_then(|own| own["metadata"]["name"].as_str()).unwrap_or_default().to_owned();
     }
-    // In requests a namespace is within itself.
-    if target.resource == "namespaces" && target.group.is_empty() {
-        target.namespace.clone_from(&target.name);
+    if target.is_namespace() {
+        target = Target::of_namespace(&target.name);
     }
     let after = whole.map(|own| (Old::of(own, terms), is_marked(own, &terms.critical, false)));
     (!target.name.is_empty()).then_some(Change { at, target, after })
@@ -85,9 +83,9 @@ impl<'c> Later<'c> {
 
     /// Whether a namespace is marked as critical, where a change says so; `Some(None)` where it hides that.
     pub(super) fn is_critical(&self, namespace: &str) -> Option<Option<bool>> {
-        let [resource, name] = ["namespaces", namespace].map(str::to_owned);
-        let target = Target { resource, namespace: name.clone(), name, ..Target::default() };
-        self.latest.get(&target).map(|change| change.after.as_ref().map(|(_, is_marked)| *is_marked))
+        self.latest
+            .get(&Target::of_namespace(namespace))
+            .map(|change| change.after.as_ref().map(|(_, is_marked)| *is_marked))
     }
 
     /// All objects that changed.

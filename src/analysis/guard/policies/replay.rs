@@ -47,6 +47,19 @@ pub struct Target {
     pub name: String,
 }
 
+impl Target {
+    /// A namespace: in requests it is within itself.
+    pub fn of_namespace(name: &str) -> Self {
+        let [resource, namespace, name] = ["namespaces", name, name].map(str::to_owned);
+        Self { group: String::new(), resource, namespace, name }
+    }
+
+    /// Whether it is a namespace.
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.resource == "namespaces"
+    }
+}
+
 /// What is known of an object before a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Old {

@@ -90,9 +90,6 @@ impl<'t> Watch<'t> {
         if !is_done(e.code) {
             return;
         }
-        if operation != "DELETE" {
-            self.change(event);
-        }
         let text = |text: JsonStr<'_>| cut(&text.decode()).into_owned();
         let asked = AdmissionRequest {
             operation,
@@ -101,17 +98,20 @@ impl<'t> Watch<'t> {
             subresource: text(e.subresource),
             ..AdmissionRequest::default()
         };
-        if !self.policies.iter().any(|policy| policy.is_asked(&asked)) || is_dry_run(e) {
-            return;
-        }
-        let (user, groups) = seen_by_admission(e);
-        let new = if operation == "UPDATE" { new(e, self.terms) } else { New::default() };
         let target = Target {
             group: asked.group.clone(),
             resource: asked.resource.clone(),
             namespace: text(e.namespace),
             name: text(e.name),
         };
+        if operation != "DELETE" {
+            self.change(event, &asked, &target);
+        }
+        if !self.is_asked(&asked) || is_dry_run(e) {
+            return;
+        }
+        let (user, groups) = seen_by_admission(e);
+        let new = if operation == "UPDATE" { new(e, self.terms) } else { New::default() };
         self.batch.requests.push(Request {
             at: event.received_or_at(),
             cluster: event.cluster().to_owned(),
@@ -124,32 +124,22 @@ impl<'t> Watch<'t> {
         });
     }
 
+    /// Whether some policy is asked about such requests.
+    fn is_asked(&self, asked: &AdmissionRequest) -> bool {
+        self.policies.iter().any(|policy| policy.is_asked(asked))
+    }
+
     /// Keeps what a write leaves of an object that some policy looks at. The control plane keeps its own annotations,
     /// and those that policies look at as they are.
-    fn change(&mut self, event: &Timed<'_, '_>) {
+    fn change(&mut self, event: &Timed<'_, '_>, asked: &AdmissionRequest, target: &Target) {
         let e = event.event;
-        let text = |text: JsonStr<'_>| cut(&text.decode()).into_owned();
-        if !e.subresource.is_empty() {
-            return;
-        }
-        let target = Target {
-            group: text(e.group),
-            resource: text(e.resource),
-            namespace: text(e.namespace),
-            name: text(e.name),
-        };
-        let is_asked = |operation| {
-            let (group, resource) = (target.group.clone(), target.resource.clone());
-            let asked = AdmissionRequest { operation, group, resource, ..AdmissionRequest::default() };
-            self.policies.iter().any(|policy| policy.is_asked(&asked))
-        };
-        let is_space = target.group.is_empty() && target.resource == "namespaces";
-        if !(is_space || is_asked("DELETE") || is_asked("UPDATE")) {
+        let is_asked = |operation| self.is_asked(&AdmissionRequest { operation, ..asked.clone() });
+        if !e.subresource.is_empty() || !(target.is_namespace() || is_asked("DELETE") || is_asked("UPDATE")) {
             return;
         }
         let user = e.user.decode();
         if !is_control_plane(&user) && !user.starts_with("system:node:") && !is_dry_run(e) {
-            self.batch.changes.extend(change(e, event.at, target, self.terms));
+            self.batch.changes.extend(change(e, event.at, target.clone(), self.terms));
         }
     }
 

@@ -191,7 +191,7 @@ impl View<'_> {
                 && !self.within.pairs.contains_key(&(caller, kind))
             {
                 own.added.rps[0] += was.requests / self.before.seconds.max(1.0);
-                own.added.served[0] += (was.requests - was.unserved) / self.before.seconds.max(1.0);
+                own.added.served[0] += was.served() / self.before.seconds.max(1.0);
             }
         }
         let mut all: Vec<Grown> = all.into_values().collect();

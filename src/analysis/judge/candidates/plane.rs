@@ -40,7 +40,7 @@ const MUCH_FAILED: f64 = 0.2;
 /// So many seconds of slow requests show where they spend their time.
 const MIN_NOTED: f64 = 10.0;
 /// So many messages that say that the database is full, or that there is no leader, are no chance.
-const MIN_NAMED: f64 = 3.0;
+const MIN_CERTAIN: f64 = 3.0;
 
 /// How many times as much work was asked for, where there is a time to compare with.
 fn growth_of(view: &View<'_>) -> Option<f64> {
@@ -69,7 +69,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("flat", flat_of, flat);
     let (mut is_full, mut is_changed) = ((Source::Audit, false), (Source::Audit, false));
     if let Some(view) = case.audit() {
-        let is_so = |wanted: Fault| view.faults.count(|fault| fault == wanted) >= MIN_NAMED;
+        let is_so = |wanted: Fault| view.faults.count(|fault| fault == wanted) >= MIN_CERTAIN;
         (is_full.1, is_changed.1) = (is_so(Fault::EtcdFull), is_so(Fault::EtcdLeader));
         let [named, other] = view.named(Fault::is_store);
         candidate = candidate
