@@ -138,7 +138,8 @@ impl Metrics {
                 continue;
             }
             let (at, name) = (self.micros(*to), self.axes.instances[usize::from(*instance)].clone());
-            self.vitals.starts.push(Start { at, component: Component::Apiserver, instance: name });
+            let seen = Some(self.micros(from - from % self.pages.every.max(1.0)));
+            self.vitals.starts.push(Start { at, component: Component::Apiserver, instance: name, seen });
             let is_kill = self.memory.iter().any(|own| own.instance == *instance && own.kill == Some(*from));
             if is_kill && self.pages.cgroups {
                 let span = (self.micros(*from), self.micros(from + self.pages.every));

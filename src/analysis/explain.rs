@@ -2,12 +2,13 @@
 
 use crate::model::columns::{self, Column};
 use include_dir::{Dir, include_dir};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 static RUNBOOKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/docs/runbooks");
 const FINDINGS: &str = include_str!("../../docs/findings.md");
 const GUARD: &str = include_str!("../../docs/commands/guard.md");
 const METRICS: &str = include_str!("../../docs/metrics.md");
+const CONTROLLERS: &str = include_str!("../../docs/commands/controllers.md");
 const GLOSSARY: &str = include_str!("../../docs/glossary.md");
 
 /// Names that are offered where one is not known.
@@ -80,13 +81,14 @@ pub fn explain(name: &str, topics: &[Topic]) -> Result<Topic, Vec<String>> {
     if wanted.is_empty() {
         return Err(Vec::new());
     }
-    let alike = |own: &Topic| {
-        let theirs = comparable(&own.name);
+    let alike = |name: &str| {
+        let theirs = comparable(name);
         let score =
             if theirs.contains(&wanted) { 1.0 } else { strsim::normalized_damerau_levenshtein(&theirs, &wanted) };
-        (score, own.name.clone())
+        (score, name.to_owned())
     };
-    let mut scored: Vec<(f64, String)> = topics.iter().map(alike).filter(|(score, _)| *score >= ALIKE).collect();
+    let names = topics.iter().map(|own| own.name.as_str()).chain(metrics());
+    let mut scored: Vec<(f64, String)> = names.map(alike).filter(|(score, _)| *score >= ALIKE).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     Err(scored.into_iter().take(OFFERED).map(|(_, name)| name).collect())
 }
@@ -189,16 +191,25 @@ fn terms() -> Vec<Topic> {
     parts.filter_map(term).collect()
 }
 
-/// A metric or a field: the rows and paragraphs of docs/metrics.md that name it.
+/// Whether it can be the name of a metric or a field.
+fn is_name(name: &str) -> bool {
+    name.len() > 2 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Names of metrics that the documents explain: of several words.
+fn metrics() -> BTreeSet<&'static str> {
+    let quoted = [METRICS, CONTROLLERS].into_iter().flat_map(|document| document.split('`').skip(1).step_by(2));
+    quoted.filter(|name| is_name(name) && name.contains('_')).collect()
+}
+
+/// A metric or a field: the rows and paragraphs that name it, of docs/metrics.md, else of docs/commands/controllers.md.
 fn metric(name: &str) -> Option<Topic> {
-    let is_name =
-        name.len() > 2 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let quoted = format!("`{name}`");
-    if !is_name || !METRICS.contains(&quoted) {
-        return None;
-    }
+    let (document, page) = [(METRICS, "metrics.md"), (CONTROLLERS, "commands/controllers.md")]
+        .into_iter()
+        .find(|(document, _)| is_name(name) && document.contains(&quoted))?;
     let mut texts: Vec<String> = Vec::new();
-    for (section, head, row) in rows(METRICS) {
+    for (section, head, row) in rows(document) {
         if row.iter().any(|cell| cell.contains(&quoted)) {
             let cells = head.iter().zip(&row).filter(|(_, cell)| !cell.is_empty());
             let cells: String = cells.map(|(head, cell)| format!("{head}: {cell}\n\n")).collect();
@@ -206,12 +217,12 @@ fn metric(name: &str) -> Option<Topic> {
         }
     }
     let is_row = |part: &&str| part.starts_with('|') || part.starts_with('#');
-    let paragraphs = METRICS.split("\n\n").filter(|part| part.contains(&quoted)).filter(|part| !is_row(part));
+    let paragraphs = document.split("\n\n").filter(|part| part.contains(&quoted)).filter(|part| !is_row(part));
     texts.extend(paragraphs.map(|part| part.trim().to_owned()));
     let text = texts.join("\n\n");
     let summary =
         texts.first().map_or_else(String::new, |text| sentence(text.rsplit("\n\n").next().unwrap_or_default()));
-    Some(Topic { name: name.to_owned(), kind: Kind::Metric, summary, text, page: "metrics.md".to_owned() })
+    Some(Topic { name: name.to_owned(), kind: Kind::Metric, summary, text, page: page.to_owned() })
 }
 
 /// A field or a heading of a table, a metric, or what is both.

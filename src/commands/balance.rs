@@ -13,6 +13,7 @@ use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::wanted::Wanted;
+use std::collections::BTreeSet;
 
 /// Arguments of `plimsoll balance`.
 #[derive(Debug, clap::Args)]
@@ -78,14 +79,16 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
         top: context.settings.asked_top(),
         within: question.within as f64 / SECOND as f64,
         has_logs: !found.streams.is_empty(),
-        notes: Vec::new(),
+        ..BalanceInput::default()
     };
     let fleets: Vec<Loaded> =
         if found.streams.is_empty() {
             if !filters.is_empty() {
                 return Err(Error::Usage("--where requires audit logs: metrics do not identify clients".to_owned()));
             }
-            of_pages(&facts).into_iter().map(|fleet| (fleet, Vec::new())).collect()
+            let fleets = of_pages(&facts);
+            input.partial = fleets.iter().flat_map(Fleet::short_pages).collect();
+            fleets.into_iter().map(|fleet| (fleet, Vec::new())).collect()
         } else {
             let logs: Vec<(String, String)> =
                 found.streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
@@ -99,16 +102,24 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
                 .zip(&logs)
                 .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
                 .collect();
-            input.notes = rollup::short_logs(&spans, since.zip(until));
+            let clusters: BTreeSet<&str> = logs.iter().map(|(cluster, _)| cluster.as_str()).collect();
+            for cluster in clusters {
+                let own = logs.iter().zip(&spans).filter(|((of, _), _)| of == cluster);
+                let own: Vec<Covered> = own.map(|(_, span)| span.clone()).collect();
+                input.partial.extend(rollup::short_logs(&own, since.zip(until)));
+            }
             input.notes.extend(rollup.folded_in_words());
             input.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
             input.inputs = outcome.inputs.into_iter().chain(input.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
             let mut fleets = of_logs(&rollup, &all, is_filtered);
+            for ((cluster, instance), (_, span)) in logs.iter().zip(&spans) {
+                fleets.iter_mut().filter(|fleet| fleet.cluster == *cluster).for_each(|own| own.cover(instance, *span));
+            }
             // What metrics show is of everybody.
             if !is_filtered {
                 let unlogged = add_pages(&mut fleets, &facts);
-                input.notes.extend(unlogged.iter().map(|name| {
+                input.partial.extend(unlogged.iter().map(|name| {
                     format!("{} has metrics but no log, so the others' share appears larger.", called(name))
                 }));
             }

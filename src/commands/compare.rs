@@ -17,8 +17,9 @@ use crate::inputs::{load, pages, profiles};
 use crate::model::episode::Episode;
 use crate::model::input::InputReport;
 use crate::model::question;
-use crate::model::time::{Micros, Span};
+use crate::model::time::{DAY, Micros, Span};
 use crate::model::units::counted;
+use crate::sources::audit::settle;
 use crate::sources::cgroup;
 use crate::sources::find;
 use crate::sources::found::Discovery;
@@ -197,29 +198,52 @@ fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[
 fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Error> {
     let now = context.io.now;
     let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
-    let time = |text: &str, source: &String| {
-        let day = || find::day(&find::find(std::slice::from_ref(source), Wanted::Both, now));
-        match time_of_day(text) {
-            Some(since) => {
-                day().map(|day| day + since).ok_or_else(|| format!("{text}: {source} has no day; use RFC 3339"))
-            }
-            None => parse_time(text, now)
-                .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
-        }
+    let found = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, now);
+    let begin = |source: &String| find::begin(&found(source));
+    // Whether a source goes on behind the midnight after its begin.
+    let is_over_midnight = |source: &String| {
+        let found = found(source);
+        let end = settle::rough_ends(&found.streams).map(|(_, last)| last);
+        let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).max();
+        let end = end.into_iter().chain(pages).max();
+        find::begin(&found).zip(end).is_some_and(|(begin, end)| begin.div_euclid(DAY) < end.div_euclid(DAY))
+    };
+    // A time, and whether it is one of a day: of the day on which the source begins.
+    let time = |text: &str, source: &String| match time_of_day(text) {
+        Some(since) => begin(source)
+            .map(|begin| (begin.div_euclid(DAY) * DAY + since, true))
+            .ok_or_else(|| format!("{text}: {source} has no day; use RFC 3339")),
+        None => parse_time(text, now)
+            .map(|at| (at, false))
+            .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
     };
     let window = |text: &Option<String>, flag: &str, source: &String| -> Result<WindowBounds, Error> {
         let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
         let Some(text) = text else { return Ok((None, None)) };
         let (from, to) = text.split_once("..").ok_or_else(|| usage(format!("{text}: not a window; write FROM..TO")))?;
         let bound = |text: &str| (!text.is_empty()).then(|| time(text, source)).transpose();
-        let (from, to) = (bound(from).map_err(usage)?, bound(to).map_err(usage)?);
-        match (from, to) {
+        let (mut from, mut to) = (bound(from).map_err(usage)?, bound(to).map_err(usage)?);
+        // Behind midnight it is the next day.
+        if let (Some((from, _)), Some((to, true))) = (from, &mut to)
+            && from >= *to
+            && is_over_midnight(source)
+        {
+            *to += DAY;
+        }
+        let is_before = to.is_some_and(|(to, is_of_day)| is_of_day && begin(source).is_some_and(|begin| to <= begin));
+        if is_before && from.is_none_or(|(_, is_of_day)| is_of_day) && is_over_midnight(source) {
+            [&mut from, &mut to].into_iter().flatten().for_each(|(at, _)| *at += DAY);
+        }
+        match (from.map(|own| own.0), to.map(|own| own.0)) {
             (Some(from), Some(to)) if from >= to => Err(usage(format!("{text}: it ends before it begins"))),
             window => Ok(window),
         }
     };
     if let Some(text) = &args.at {
-        let at = time(text, sources[0]).map_err(|why| Error::Usage(format!("--at: {why}")))?;
+        let (mut at, is_of_day) = time(text, sources[0]).map_err(|why| Error::Usage(format!("--at: {why}")))?;
+        if is_of_day && begin(sources[0]).is_some_and(|begin| at <= begin) && is_over_midnight(sources[0]) {
+            at += DAY;
+        }
         return Ok([(None, Some(at)), (Some(at), None)]);
     }
     Ok([window(&args.before_window, "--before", sources[0])?, window(&args.after_window, "--after", sources[1])?])
@@ -301,6 +325,7 @@ impl Comparing {
         let ((before, read_before), (after, read_after)) = (before?, after?);
         read_before.inputs.into_iter().chain(read_after.inputs).for_each(|input| self.input(input));
         if logs != [true, true] {
+            self.input.partial.extend(compare::pages::partial(&before, &after));
             self.pairs.extend(compare::pages::requests(&before, &after));
             self.input.windows =
                 [&before, &after].map(|facts| (facts.span() > 0).then(|| (facts.last() - facts.span(), facts.last())));
@@ -334,7 +359,12 @@ impl Comparing {
                 .zip(&names)
                 .map(|(own, name)| (name.clone(), own.first.zip(own.last)))
                 .collect();
-            self.input.notes.extend(rollup::short_logs(&spans, since.zip(until)));
+            // Both windows of one log may lack the same.
+            for note in rollup::short_logs(&spans, since.zip(until)) {
+                if !self.input.partial.contains(&note) {
+                    self.input.partial.push(note);
+                }
+            }
             instances.push(names.into_iter().collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
@@ -359,7 +389,7 @@ impl Comparing {
         if let [before, after] = instances.as_slice()
             && before != after
         {
-            self.input.notes.push(format!(
+            self.input.partial.push(format!(
                 "BEFORE has the logs of {}, AFTER of {after}: part of the change may come from that.",
                 counted(*before as u64, "apiserver")
             ));

@@ -42,11 +42,16 @@ pub(super) fn run(args: &Args, question: &question::Traffic, context: &mut Conte
     let stop = stop_signal()?;
     let mut live = Live::connect(args, context)?;
     let began = Instant::now();
-    let end = length.or_else(|| (!args.follow.wanted()).then_some(every)).map(|length| began + length);
+    let mut end = length.or_else(|| (!args.follow.wanted()).then_some(every)).map(|length| began + length);
     let mut next = began;
     let mut printed = 0;
     loop {
         live.round(if args.series { Retention::Latencies } else { Retention::Requests }, context)?;
+        // An apiserver may have asked to be left alone first: between its pages lies no less for that.
+        if length.is_none() && !args.follow.wanted() {
+            let late = Instant::now().saturating_duration_since(next);
+            (next, end) = (next + late, end.map(|end| end + late));
+        }
         let over = || stop.load(Ordering::Relaxed) || end.is_some_and(|end| next + every > end);
         if args.follow.wanted() && !over() {
             let facts = live.facts();

@@ -4,7 +4,7 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Retention;
 use crate::analysis::quota::owners;
 use crate::analysis::upgrade::calls;
-use crate::analysis::upgrade::objects::old_objects;
+use crate::analysis::upgrade::objects::{old_objects, unknown};
 use crate::analysis::upgrade::report::{UpgradeInput, report};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::selection::Selection;
@@ -71,6 +71,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 .to_owned(),
         ));
     };
+    if let Some(server) = server.filter(|server| to < *server) {
+        return Err(Error::Usage(format!(
+            "--to 1.{} is before the version of the cluster, 1.{}: what a downgrade breaks is not known",
+            to.0, server.0
+        )));
+    }
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
     let mut inputs = read.inputs;
@@ -82,16 +88,27 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         span = rollup.span;
         of_logs = Some(rollup);
     }
+    let is_seen = span.is_some() || !facts.instances.is_empty();
+    if !is_seen && !has_objects {
+        let sources = args.sources.join(", ");
+        return Err(Error::Input(format!(
+            "{sources}: no event, no metrics page and no object; who calls what is unknown"
+        )));
+    }
     let calls = calls(of_logs.as_deref(), &facts, to);
     if !has_calls {
         inputs.extend(of_objects);
     }
     let old = old_objects(captures.iter().map(|capture| (capture.cluster.as_str(), &*capture.objects)), to);
+    let unknown = unknown(captures.iter().map(|capture| &*capture.objects));
     let namespaces = namespaces(captures);
     let calls = calls.iter().map(|call| (call, owners::of_user(&config, &namespaces, &call.user))).collect();
     let objects = old.iter().map(|own| (own, owners::of(&config, &namespaces, &own.namespace))).collect();
     let top = context.settings.asked_top();
-    context.print(&report(UpgradeInput { calls, objects, to, has_calls, inputs, span, top }), FailOn::Never)
+    context.print(
+        &report(UpgradeInput { calls, objects, unknown, to, has_calls: is_seen, inputs, span, top }),
+        FailOn::Never,
+    )
 }
 
 /// Namespaces of captured objects; of several captures the first that has one.

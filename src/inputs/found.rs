@@ -13,7 +13,12 @@ pub(crate) type Version = (String, &'static str);
 
 /// A flag that names a Kubernetes version.
 pub(crate) fn parse_version(text: &str) -> Result<Minor, String> {
-    Minor::parse(text).ok_or_else(|| "write a Kubernetes version: 1.36, v1.36.2".to_owned())
+    // Vendors put words behind the number: v1.31.2-gke.100, v1.30.4+k3s1.
+    let number = text.trim().trim_start_matches('v').split(['-', '+']).next().unwrap_or_default();
+    let parts: Vec<&str> = number.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let version = Minor::parse(text).filter(|_| parts.len() <= 3 && parts.iter().all(is_number));
+    version.ok_or_else(|| "write a Kubernetes version: 1.36, v1.36.2".to_owned())
 }
 
 /// Finds what is to be read; says what could not be used.

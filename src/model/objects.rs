@@ -215,6 +215,28 @@ impl Objects {
         self.kinds.contains(kind)
     }
 
+    /// Takes in the objects of another file or list.
+    pub fn merge(&mut self, from: Self) {
+        #[rustfmt::skip]
+        let Self {
+            namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, old_writings,
+            kinds, met,
+        } = from;
+        self.namespaces.extend(namespaces);
+        self.quotas.extend(quotas);
+        self.limit_ranges.extend(limit_ranges);
+        self.pods.extend(pods);
+        self.workloads.extend(workloads);
+        self.nodes.extend(nodes);
+        self.claims.extend(claims);
+        self.services.extend(services);
+        self.webhooks.extend(webhooks);
+        counts.into_iter().for_each(|(key, count)| *self.counts.entry(key).or_default() += count);
+        self.old_writings.extend(old_writings);
+        self.kinds.extend(kinds);
+        self.met.extend(met);
+    }
+
     /// Leaves out workloads that another one makes which was read too: they are counted there. A ReplicaSet without
     /// pods that something makes is an old version of it.
     pub fn settle(&mut self) {

@@ -3,13 +3,11 @@
 //! The store keeps days when points have grown old, Prometheus is asked for points and gives days here, and quotas and
 //! forecasts work on days alone: so the same answer comes from either.
 
+pub use crate::model::time::DAY;
 use crate::model::time::{Micros, SECOND};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-
-/// One day in microseconds. Days are UTC.
-pub const DAY: Micros = 86_400 * SECOND;
 
 /// A sample stands until the next one, but no longer than this: what comes later is behind a gap.
 pub const STANDS: Micros = 65 * 60 * SECOND;

@@ -108,6 +108,24 @@ pub fn clock(at: Micros) -> String {
     text.get(11..19).map_or(text.clone(), str::to_owned)
 }
 
+/// A day, in microseconds.
+pub const DAY: Micros = 86_400 * SECOND;
+
+/// Whether two moments are of one day, in UTC.
+fn is_one_day(a: Micros, b: Micros) -> bool {
+    a.div_euclid(DAY) == b.div_euclid(DAY)
+}
+
+/// The end of a time whose begin stands before it: [`clock`], with the date where that is another day.
+pub fn end_of((from, to): Span) -> String {
+    if is_one_day(from, to) { clock(to) } else { second(to) }
+}
+
+/// A moment of a time: [`clock`], with the date where the time is of several days.
+pub fn moment_of(at: Micros, span: Option<Span>) -> String {
+    if span.is_none_or(|(from, to)| is_one_day(from, to)) { clock(at) } else { second(at) }
+}
+
 /// First and last instant of two stretches of time together.
 #[inline]
 pub fn together(a: Option<(Micros, Micros)>, b: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {

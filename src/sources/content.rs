@@ -186,14 +186,17 @@ fn metrics_in(head: &[u8], dialect: Dialect) -> Option<Option<Micros>> {
         .then_some(at)
 }
 
-fn is_html(text: &[u8]) -> bool {
+/// Whether it begins like an HTML page.
+pub fn is_html(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
     let start = text[..text.len().min(64)].to_ascii_lowercase();
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html") || start.starts_with(b"<head")
 }
 
 /// Whether JSON text names what only audit events, or wrappers of them, hold.
 fn mentions_audit(mentions: &impl Fn(&[u8]) -> bool) -> bool {
-    mentions(b"audit.k8s.io/")
+    // As the whole value or the begin of one: objects may have it in their text.
+    mentions(b"\"audit.k8s.io/")
         || mentions(b"\"auditID\"")
         || mentions(br#"\"auditID\""#)
         || mentions(b"google.cloud.audit.AuditLog")

@@ -352,12 +352,10 @@ fn host(url: &str) -> String {
     authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-/// Midnight (UTC) before the first event, or the first page where there is no log.
-pub fn day(found: &Discovery) -> Option<Micros> {
-    const DAY: Micros = 86_400_000_000;
+/// The first event, or the first page where there is no log.
+pub fn begin(found: &Discovery) -> Option<Micros> {
     let first = found.streams.iter().flat_map(|s| &s.files).filter_map(|file| file.first).min();
-    let first = first.or_else(|| found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).min())?;
-    Some(first.div_euclid(DAY) * DAY)
+    first.or_else(|| found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).min())
 }
 
 #[cfg(test)]

@@ -201,3 +201,56 @@ fn what_is_even_or_alone_is_said_so() {
     let wrong = plimsoll(&["balance", &sample("quiet/metrics"), "--where", "user=x"]);
     assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
 }
+
+/// Clients of what is uneven: one whose few LISTs take long.
+#[test]
+fn whose_time_is_uneven_is_named_and_what_ends_early_is_said() {
+    let path = |folder: &tempfile::TempDir| folder.path().to_str().unwrap().to_owned();
+    let home = folder();
+    made(home.path(), &["a", "b"], 40, 600, |client, second| (client + second) % 2);
+    let log = home.path().join("audit/a/audit.log");
+    let mut lines = std::fs::read_to_string(&log).unwrap();
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let began: jiff::Timestamp = first["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap();
+    for number in 0..55 {
+        let at = began + jiff::SignedDuration::from_secs(10 * number);
+        let mut event = first.clone();
+        event["auditID"] = format!("heavy-{number}").into();
+        event["verb"] = "list".into();
+        event["user"]["username"] = "heavy".into();
+        event["userAgent"] = "lister/1".into();
+        event["requestReceivedTimestamp"] = format!("{at:.6}").into();
+        event["stageTimestamp"] = format!("{:.6}", at + jiff::SignedDuration::from_secs(8)).into();
+        lines += &format!("{event}\n");
+    }
+    let mut sorted: Vec<&str> = lines.lines().collect();
+    sorted.sort_by_key(|line| {
+        serde_json::from_str::<Value>(line).unwrap()["stageTimestamp"].as_str().unwrap().to_owned()
+    });
+    std::fs::write(&log, sorted.join("\n") + "\n").unwrap();
+    let report = balance(&[&path(&home)]);
+    let summary = report["findings"][0]["summary"].as_str().unwrap();
+    assert!(summary.starts_with("a carries") && summary.contains("server time"), "{summary}");
+    assert!(summary.contains("comes from lister (heavy)"), "{summary}");
+    assert_eq!(report["tables"]["clients"][0]["user"], "heavy");
+    // Pages of one apiserver that end early are no skew with a date.
+    let page = |count: u64| {
+        format!(
+            "process_start_time_seconds 1795160000\napiserver_request_total{{code=\"200\",component=\"apiserver\",\
+             dry_run=\"\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} \
+             {count}\n"
+        )
+    };
+    let pages = folder();
+    for number in 0..41 {
+        let name = |instance: &str| format!("metrics/{instance}/{}.txt", 1_795_167_000 + 15 * number);
+        write(pages.path(), &name("a"), page(1_000 + 150 * number));
+        if number <= 10 {
+            write(pages.path(), &name("b"), page(2_000 + 150 * number));
+        }
+    }
+    let report = balance(&[&path(&pages)]);
+    assert!(report["coverage"]["partial"][0].as_str().unwrap().contains("The pages of b are of"), "{report:.300}");
+    let finding = &report["findings"][0];
+    assert_eq!((number(&finding["confidence"]), &finding["first_seen"]), (0.5, &report["window"]["from"]));
+}

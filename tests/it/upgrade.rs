@@ -291,3 +291,51 @@ fn objects_of_old_versions_are_those_that_say_so() {
     assert!(ran.stdout.contains("4 objects were written in versions that 1.37 does not serve"), "{}", ran.stdout);
     assert!(ran.stdout.contains("no audit log and no metrics page"), "{}", ran.stdout);
 }
+
+#[test]
+fn manifests_that_mention_audit_events_are_manifests_and_pages_are_taken_together() {
+    let home = folder();
+    let budget = |above: &str, version: &str| {
+        format!("{above}apiVersion: {version}\nkind: PodDisruptionBudget\nmetadata:\n  name: web\n  namespace: shop\n")
+    };
+    for (number, above) in ["", "# see audit.k8s.io/v1 policy\n"].into_iter().enumerate() {
+        let file = write(home.path(), &format!("{number}/pdb.yaml"), budget(above, "policy/v1beta1"));
+        let ran = plimsoll(&["upgrade", &file, "--to", "1.37", "--fail-on", "warning", "-o", "json"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(report["totals"]["old_objects"], 1);
+    }
+    // A version that is in no list is named; nothing in any source is no answer.
+    let file = write(home.path(), "claim.yaml", budget("", "resource.k8s.io/v1alpha2"));
+    let report = document(&[&file, "--to", "1.37"]);
+    assert_eq!(report["coverage"]["unknown_versions"], json!(["resource.k8s.io/v1alpha2 PodDisruptionBudget"]));
+    let empty = write(home.path(), "empty.log", "");
+    plimsoll(&["upgrade", &empty, "--to", "1.37"]).exits(3);
+    plimsoll(&["upgrade", &file, "--to", "1.37;x"]).exits(2);
+    // Two managers of one object.
+    let object = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "shop", "managedFields": [
+            {"manager": "helm", "apiVersion": "policy/v1beta1"}, {"manager": "argo", "apiVersion": "policy/v1beta1"},
+        ]},
+    });
+    let file = write(home.path(), "two.json", object.to_string());
+    let report = document(&[&file, "--to", "1.37"]);
+    assert_eq!(
+        (&report["totals"]["old_objects"], report["tables"]["objects"].as_array().unwrap().len()),
+        (&json!(1), 2)
+    );
+    // An apiserver that started again has forgotten what its first page shows.
+    let page = |start: u64, called: &str| {
+        format!(
+            "process_start_time_seconds {start}\napiserver_request_total{{code=\"200\",component=\"apiserver\",dry_run=\"\",\
+             group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} 10\n{called}"
+        )
+    };
+    let called = "apiserver_requested_deprecated_apis{group=\"policy\",removed_release=\"1.25\",\
+                  resource=\"poddisruptionbudgets\",subresource=\"\",version=\"v1beta1\"} 1\n";
+    write(home.path(), "metrics/apiserver-0/1795167900.txt", page(1_795_160_000, called));
+    write(home.path(), "metrics/apiserver-0/1795167960.txt", page(1_795_167_930, ""));
+    let ran = plimsoll(&["upgrade", text(&home.path().join("metrics")), "--to", "1.37"]);
+    assert!(ran.stdout.contains("of clients that metrics do not name would fail"), "{}", ran.stdout);
+}

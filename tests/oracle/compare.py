@@ -84,11 +84,15 @@ def bounds_of(a, b, alpha):
 
 
 def of_quantiles(before, after, alpha):
-    (a, of_a), (b, of_b) = before, after
+    (a, of_a, near_a), (b, of_b, near_b) = before, after
     if len(of_a) < 4 or len(of_b) < 4 or a <= 0 or b <= 0:
         return None
     wide = lambda all, parts: sum(math.log(part / all) ** 2 for part in parts) / (len(parts) * (len(parts) - 1)) + (1 / 16) ** 2 / 12
-    va, vb = wide(a, of_a), wide(b, of_b)
+    def by_rank(value, near):
+        deviations = min(6, max(1, math.ceil(stats.norm.isf(alpha / 2))))
+        low, high = near(deviations)
+        return (max(math.log(value / low), math.log(high / value)) / deviations) ** 2
+    va, vb = max(wide(a, of_a), by_rank(a, near_a)), max(wide(b, of_b), by_rank(b, near_b))
     width = stats.t.isf(alpha / 2, welch(va, len(of_a) - 1, vb, len(of_b) - 1)) * math.sqrt(va + vb)
     return b / a * math.exp(-width), b / a * math.exp(width)
 
@@ -164,7 +168,10 @@ def rows(before, after):
             sides = []
             for one in (a, b):
                 parts = [quantile(part, most[0], q) / 1e3 for part, most in one.parts if sum(part.values()) * (1 - q) >= 3 - 1e-12]
-                sides.append((quantile(one.latency, one.most, q) / 1e3, parts))
+                deviation = math.sqrt(q * (1 - q) / sum(one.latency.values()))
+                near = lambda n, one=one, q=q, far=deviation: [
+                    quantile(one.latency, one.most, min(1, max(0, q + sign * n * far))) / 1e3 for sign in (-1, 1)]
+                sides.append((quantile(one.latency, one.most, q) / 1e3, parts, near))
             bound = lambda alpha, sides=sides: of_quantiles(*sides, alpha)
             all_rows.append(["latency" if area == "requests" else area, subject, metric, sides[0][0], sides[1][0], bound])
     tests = sum(row[5](0.5) is not None for row in all_rows)

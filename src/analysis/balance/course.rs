@@ -1,7 +1,7 @@
 //! Since when the load is as uneven as it is, and how long restarted apiservers took to get their share.
 
 use super::Fleet;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 
 /// Pieces of time on each side of a change.
 const MIN_INTERVALS: usize = 3;
@@ -41,13 +41,19 @@ pub struct Restart {
 }
 
 impl Fleet {
-    /// Shares of an apiserver by piece of time, of pieces in which there was a request.
+    /// Shares of an apiserver by piece of time, of pieces in which there was a request and all apiservers are known.
     fn shares(&self, name: &str) -> Vec<(i64, f64)> {
         let Some(own) = self.instances.get(name) else { return Vec::new() };
         let mut pieces: Vec<i64> =
             self.instances.values().flat_map(|instance| instance.course.keys().copied()).collect();
         pieces.sort_unstable();
         pieces.dedup();
+        let covered: Vec<Span> = self.instances.values().filter_map(|instance| instance.covered).collect();
+        let is_known = |piece: &i64| {
+            let (from, to) = (piece * SECOND, (piece + self.piece) * SECOND);
+            covered.iter().all(|own| own.0 <= from && to <= own.1)
+        };
+        pieces.retain(is_known);
         let of = |piece: i64| {
             let all: f64 = self.instances.values().filter_map(|instance| instance.course.get(&piece)).sum();
             (all > 0.0).then(|| (piece, own.course.get(&piece).copied().unwrap_or(0.0) / all))

@@ -63,7 +63,9 @@ pub fn client_loads(rollup: &Rollup, cluster: &str) -> Vec<Client> {
             ..Client::default()
         });
         *client.requests.entry(row.instance.to_owned()).or_default() += row.requests as f64;
-        if row.verb != "watch" {
+        if row.verb == "watch" {
+            *client.watches.entry(row.instance.to_owned()).or_default() += row.requests as f64;
+        } else {
             *client.server_time.entry(row.instance.to_owned()).or_default() += row.latency().sum as f64 / SECOND as f64;
         }
     }

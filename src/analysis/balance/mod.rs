@@ -9,7 +9,8 @@ pub mod report;
 pub use logs::{client_loads, of_logs};
 pub use pages::{add_pages, of_pages};
 
-use crate::model::time::Micros;
+use crate::model::event::called;
+use crate::model::time::{self, Micros, Span};
 use std::collections::BTreeMap;
 
 /// What load is measured by.
@@ -67,6 +68,8 @@ pub struct Instance {
     pub started: Option<Micros>,
     /// How often a process took another's place.
     pub restarts: u64,
+    /// From when to when it is known, where that is less than of others.
+    pub covered: Option<Span>,
     /// Requests by piece of time: its start in seconds, and how many.
     course: BTreeMap<i64, f64>,
 }
@@ -83,7 +86,35 @@ pub struct Fleet {
     piece: i64,
 }
 
+/// What is known for less than this part of the time is known for a part of it.
+const MOST: f64 = 0.9;
+
+/// Whether so much less is known than of all of a window that shares say little.
+fn is_short((from, to): Span, window: Span) -> bool {
+    let length = (window.1 - window.0) as f64;
+    length > 0.0 && ((to.min(window.1) - from.max(window.0)).max(0) as f64) < MOST * length
+}
+
 impl Fleet {
+    /// Notes from when to when an apiserver's log has events, if that is much less than those of others.
+    pub fn cover(&mut self, instance: &str, span: Option<Span>) {
+        let span = span.filter(|span| is_short(*span, self.window));
+        self.instances.get_mut(instance).into_iter().for_each(|own| own.covered = span);
+    }
+
+    /// What is to be said of apiservers whose pages cover less of the time than those of others.
+    pub fn short_pages(&self) -> Vec<String> {
+        let short = self.instances.iter().filter_map(|(name, own)| Some((name, own.covered?)));
+        let sentence = |(name, (from, to)): (&String, Span)| {
+            let [from, to] = [from, to].map(time::format);
+            format!(
+                "The pages of {} are of {from} to {to} only; shares count the rest of the time as zero requests.",
+                called(name)
+            )
+        };
+        short.map(sentence).collect()
+    }
+
     /// The load of all.
     pub fn total(&self, measure: Measure) -> f64 {
         self.instances.values().filter_map(|instance| instance.load.get(&measure)).sum()
@@ -124,12 +155,18 @@ pub struct Client {
     pub requests: BTreeMap<String, f64>,
     /// Seconds of server time by apiserver.
     pub server_time: BTreeMap<String, f64>,
+    /// Watches that were opened, by apiserver.
+    pub watches: BTreeMap<String, f64>,
 }
 
 impl Client {
-    /// What an even share on one of `instances` would have less.
+    /// What an even share on one of `instances` would have less; of what lasts, by the watches that were opened.
     pub fn excess(&self, on: &str, instances: usize, by: Measure) -> f64 {
-        let load = if by == Measure::ServerTime { &self.server_time } else { &self.requests };
+        let load = match by {
+            Measure::ServerTime => &self.server_time,
+            Measure::Watches | Measure::LongRunning => &self.watches,
+            _ => &self.requests,
+        };
         load.get(on).copied().unwrap_or(0.0) - load.values().sum::<f64>() / instances as f64
     }
 

@@ -1,6 +1,6 @@
 //! Load from metrics pages.
 
-use super::{Fleet, Instance, Measure};
+use super::{Fleet, Instance, Measure, is_short};
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Facts};
 use crate::model::time::{Micros, SECOND};
@@ -51,7 +51,7 @@ pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
             (0, 0) => (instance.from, instance.to),
             (from, to) => (from.min(instance.from), to.max(instance.to)),
         };
-        let mut own = Instance::default();
+        let mut own = Instance { covered: Some((instance.from, instance.to)), ..Instance::default() };
         last(facts, number, &mut own);
         // What pages are minutes apart is not cut finer than they are.
         fleet.piece =
@@ -75,6 +75,8 @@ pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
     }
     let mut fleets: Vec<Fleet> = fleets.into_values().collect();
     for fleet in &mut fleets {
+        let window = fleet.window;
+        fleet.instances.values_mut().for_each(|own| own.covered = own.covered.filter(|own| is_short(*own, window)));
         // Pages of several instances are not taken at the same moment.
         let piece = fleet.piece;
         for instance in fleet.instances.values_mut() {

@@ -22,7 +22,9 @@ pub struct BalanceInput {
     pub within: f64,
     /// Whether clients are known.
     pub has_logs: bool,
-    /// What is to be said of the logs.
+    /// What is to be said of apiservers that are known for less of the time than others, or not at all.
+    pub partial: Vec<String>,
+    /// What else is to be said of the logs.
     pub notes: Vec<String>,
 }
 
@@ -126,13 +128,17 @@ pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
         let Some((busiest, _)) = fleet.busiest(Measure::Requests).filter(|_| fleet.instances.len() > 1) else {
             continue;
         };
-        let pins = pins(fleet, of_clients, busiest);
-        add_clients(&mut clients, fleet, busiest, &pins);
-        if input.has_logs {
+        let worst = worst(fleet);
+        let pins = pins(fleet, of_clients, worst.as_ref().map_or((Measure::Requests, busiest), |own| (own.0, own.1)));
+        let on = worst.as_ref().map_or(busiest, |own| own.1);
+        add_clients(&mut clients, fleet, on, &pins);
+        // A log that ends early makes the others' shares larger: no connection has to move for that.
+        if input.has_logs && fleet.instances.values().all(|own| own.covered.is_none()) {
             add_chances(&mut chances, fleet, of_clients, busiest, &input, &mut report);
         }
         add_rollouts(&mut rollouts, fleet);
-        report.findings.extend(finding(fleet, &pins, &input, &report.more));
+        let of = if fleets.len() > 1 { format!("{}: ", fleet.cluster) } else { String::new() };
+        report.findings.extend(finding((&of, fleet), worst, &pins, &input, &report.more));
     }
     report.window = window(fleets);
     report.totals = totals(fleets);
@@ -144,7 +150,10 @@ pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
             .push(format!("{} more; --top or -o json shows them.", counted((few.rows.len() - shown) as u64, "client")));
         few.rows.truncate(shown);
     }
-    report.notes.extend(input.notes.iter().cloned());
+    report.notes.extend(input.partial.iter().chain(&input.notes).cloned());
+    if !input.partial.is_empty() {
+        report.coverage.insert("partial".to_owned(), input.partial.clone().into());
+    }
     if !input.has_logs {
         report.notes.push(
             "Metrics do not identify clients; audit logs would show which clients pin the load, and the remedy."
@@ -236,23 +245,48 @@ fn add_instances(table: &mut Table, fleet: &Fleet) {
     }
 }
 
-/// Clients with more on the busiest than an even share, most first.
-fn pins<'c>(fleet: &Fleet, clients: &'c [Client], busiest: &str) -> Vec<(&'c Client, f64, f64)> {
+/// What is most uneven, if it is uneven enough for a finding; who carries most of it; and how uneven it is.
+fn worst(fleet: &Fleet) -> Option<(Measure, &str, f64)> {
     let count = fleet.instances.len();
-    let excess = |client: &Client, by: Measure| client.excess(busiest, count, by);
-    let mut pins: Vec<(&Client, f64, f64)> = clients
-        .iter()
-        .map(|client| (client, excess(client, Measure::Requests), excess(client, Measure::ServerTime)))
-        .collect();
-    pins.retain(|(_, requests, _)| *requests > 0.0);
-    pins.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| (&a.0.user, &a.0.agent).cmp(&(&b.0.user, &b.0.agent))));
+    let (measure, uneven) = [Measure::Requests, Measure::ServerTime, Measure::LongRunning, Measure::Memory]
+        .into_iter()
+        .filter_map(|measure| Some((measure, concentration(fleet.skew(measure)?, count))))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (busiest, _) = fleet.busiest(measure).filter(|_| uneven >= UNEVEN)?;
+    // Whose requests are there is clearer than whose time, where both are.
+    let of_requests = concentration(fleet.skew(Measure::Requests).unwrap_or(1.0), count);
+    let is_there = fleet.busiest(Measure::Requests).is_some_and(|(name, _)| name == busiest);
+    let is_alike = is_there && of_requests >= UNEVEN && measure == Measure::ServerTime;
+    Some(if is_alike { (Measure::Requests, busiest, of_requests) } else { (measure, busiest, uneven) })
+}
+
+/// A client with more on an apiserver than an even share: of what is looked at, of requests, and of server time.
+struct Pin<'c> {
+    client: &'c Client,
+    excess: f64,
+    requests: f64,
+    time: f64,
+}
+
+/// Clients with more of a measure on an apiserver than an even share, most first. Nobody is known to hold memory.
+fn pins<'c>(fleet: &Fleet, clients: &'c [Client], (measure, on): (Measure, &str)) -> Vec<Pin<'c>> {
+    let count = fleet.instances.len();
+    let pin = |client: &'c Client| {
+        let excess = |by: Measure| client.excess(on, count, by);
+        let [excess, requests, time] = [measure, Measure::Requests, Measure::ServerTime].map(excess);
+        Pin { client, excess, requests, time }
+    };
+    let mut pins: Vec<Pin<'c>> = clients.iter().map(pin).collect();
+    pins.retain(|pin| pin.excess > 0.0);
+    let key = |pin: &Pin<'c>| (&pin.client.user, &pin.client.agent);
+    pins.sort_by(|a, b| b.excess.total_cmp(&a.excess).then_with(|| key(a).cmp(&key(b))));
     pins
 }
 
-fn add_clients(table: &mut Table, fleet: &Fleet, busiest: &str, pins: &[(&Client, f64, f64)]) {
-    let all: f64 = pins.iter().map(|(_, requests, _)| requests).sum();
-    let all_time: f64 = pins.iter().map(|(.., time)| time.max(0.0)).sum();
-    for (client, requests, time) in pins {
+fn add_clients(table: &mut Table, fleet: &Fleet, busiest: &str, pins: &[Pin<'_>]) {
+    let all: f64 = pins.iter().map(|pin| pin.requests.max(0.0)).sum();
+    let all_time: f64 = pins.iter().map(|pin| pin.time.max(0.0)).sum();
+    for Pin { client, requests, time, .. } in pins {
         let there = client.requests.get(busiest).copied().unwrap_or(0.0) / client.total();
         table.rows.push(vec![
             fleet.cluster.as_str().into(),
@@ -262,7 +296,7 @@ fn add_clients(table: &mut Table, fleet: &Fleet, busiest: &str, pins: &[(&Client
             Value::Count(client.total() as u64),
             there.into(),
             Value::Number(*requests),
-            (requests / all).into(),
+            Some(requests.max(0.0) / all).filter(|share| share.is_finite()).into(),
             Some(time.max(0.0) / all_time).filter(|share| share.is_finite()).into(),
         ]);
     }
@@ -288,6 +322,7 @@ fn add_chances(
     }
     let within = duration((input.within * SECOND as f64) as Micros);
     let floor = model.floor();
+    let is_no_better = fleet.skew(Measure::Requests).is_some_and(|now| floor >= now);
     let at_best = if floor > EVEN {
         format!("; a skew of {} at best, because few connections carry most of the load", significant(floor))
     } else {
@@ -299,6 +334,11 @@ fn add_chances(
              apiserver. Split or rate-limit the clients below"
                 .to_owned()
         }
+        _ if is_no_better => format!(
+            "to rebalance\tno --goaway-chance helps: connections that lie anywhere make a skew of {}; split or \
+             rate-limit the clients below",
+            significant(floor)
+        ),
         Some(chance) => format!(
             "to rebalance\tset --goaway-chance={chance} on the kube-apiservers (balanced within {within}, {} \
              reconnects per second{at_best}); or restart the clients below",
@@ -309,7 +349,7 @@ fn add_chances(
              load send too few requests on each connection; restart them"
         ),
     });
-    let recommended = model.chance_for(input.within).filter(|_| floor <= HOPELESS);
+    let recommended = model.chance_for(input.within).filter(|_| floor <= HOPELESS && !is_no_better);
     report.more.insert("recommended_goaway_chance".to_owned(), json!(recommended));
     report.more.insert("skew_at_best".to_owned(), json!(floor));
 }
@@ -397,9 +437,11 @@ fn since_text(since: &Since) -> String {
     format!("{}: {} before, {} from then on{restart}", clock(since.at), percent(since.before), percent(since.after))
 }
 
+/// The finding of a fleet, which is called `of` where there are several.
 fn finding(
-    fleet: &Fleet,
-    pins: &[(&Client, f64, f64)],
+    (of, fleet): (&str, &Fleet),
+    worst: Option<(Measure, &str, f64)>,
+    pins: &[Pin<'_>],
     input: &BalanceInput,
     more: &serde_json::Map<String, serde_json::Value>,
 ) -> Option<Finding> {
@@ -407,22 +449,19 @@ fn finding(
     if fleet.total(Measure::Requests) < MIN_REQUESTS || is_even_now(fleet) {
         return None;
     }
-    let worst = [Measure::Requests, Measure::ServerTime, Measure::LongRunning, Measure::Memory]
-        .into_iter()
-        .filter_map(|measure| Some((measure, concentration(fleet.skew(measure)?, count))))
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (measure, uneven) = worst;
-    if uneven < UNEVEN {
-        return None;
-    }
-    let (busiest, share) = fleet.busiest(measure)?;
+    let (measure, busiest, uneven) = worst?;
+    let (_, share) = fleet.busiest(measure)?;
     let severity = if uneven >= ALL { Severity::Critical } else { Severity::Warning };
-    let mut summary = format!("{busiest} carries {} of the {} of {count} apiservers", percent(share), measure.words());
-    let name = |(client, ..): &(&Client, f64, f64)| {
-        let name = if client.agent.is_empty() { &client.user } else { &client.agent };
-        name.chars().take(40).collect::<String>()
+    let mut summary =
+        format!("{of}{busiest} carries {} of the {} of {count} apiservers", percent(share), measure.words());
+    let name = |Pin { client, .. }: &Pin<'_>| {
+        let short = |text: &str| text.chars().take(40).collect::<String>();
+        match client.agent.as_str() {
+            "" => short(&client.user),
+            agent => format!("{} ({})", short(agent), short(&short_user(&client.user))),
+        }
     };
-    let names: Vec<String> = pins.iter().take(3).map(name).collect();
+    let names: Vec<String> = pins.iter().filter(|_| measure != Measure::Memory).take(3).map(name).collect();
     if !names.is_empty() {
         summary += &format!("; most of the excess comes from {}", names.join(", "));
     }
@@ -435,10 +474,10 @@ fn finding(
     };
     let skews = Measure::ALL.map(|measure| (format!("skew_{}", measure.name()), json!(fleet.skew(measure))));
     let clients = Some(names.join(", ")).filter(|names| !names.is_empty());
-    let since = fleet.since(busiest).map_or(fleet.window.0, |since| since.at);
+    let since = fleet.since(busiest).filter(|_| measure == Measure::Requests).map_or(fleet.window.0, |since| since.at);
     let finding = Finding::new("uneven-apiservers", severity, &[("cluster", &fleet.cluster), ("instance", busiest)])
         // Of an apiserver whose log or metrics are not all there nothing is sure.
-        .confidence(if input.notes.is_empty() { 0.9 } else { 0.5 })
+        .confidence(if input.partial.is_empty() && input.notes.is_empty() { 0.9 } else { 0.5 })
         .seen((since, fleet.window.1))
         .summary(summary)
         .evidence(skews.into_iter().collect())

@@ -5,7 +5,7 @@ use super::words::{name, quantity, signed};
 use super::{Area, METRICS, Metric, Row};
 use crate::model::problem::Problem;
 use crate::model::report::{Finding, Severity};
-use crate::model::units::parse_share;
+use crate::model::units::{parse_share, significant};
 use serde_json::json;
 use std::str::FromStr;
 
@@ -107,13 +107,13 @@ pub fn findings(rows: &[Row], limits: &[Limit], (from, to): (&str, &str)) -> Vec
             let [before, after] = [&row.pair.before, &row.pair.after].map(|side| side.value().unwrap_or(0.0));
             let unit = limit.metric.unit;
             let summary = format!(
-                "{}: {} rose from {} to {} ({}); the limit was +{}",
+                "{}: {} rose from {} to {} ({}); the limit was +{}%",
                 name(row),
                 limit.metric.title,
                 quantity(unit, before),
                 quantity(unit, after),
                 if change.is_infinite() { "new".to_owned() } else { signed(change, false) },
-                signed(limit.share, false).trim_start_matches('+')
+                significant(limit.share * 100.0)
             );
             let evidence = json!({
                 "before": before,

@@ -1,6 +1,6 @@
 //! Pairs from roll-ups of audit logs.
 
-use super::noise::{Measured, PARTS};
+use super::noise::{Measured, PARTS, RANKS};
 use super::{Area, COUNTS, Pair, Pieces, Subject, joined};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::read::{TrafficRow, Who};
@@ -57,7 +57,11 @@ impl Requests {
     fn quantile(&self, q: f64) -> Measured {
         let Some(value) = self.latency.quantile(q) else { return Measured::None };
         let parts = self.by_part.iter().filter(|part| part.count() as f64 * (1.0 - q) >= 3.0);
-        Measured::Quantile(value / 1e3, parts.filter_map(|part| part.quantile(q)).map(|value| value / 1e3).collect())
+        let parts = parts.filter_map(|part| part.quantile(q)).map(|value| value / 1e3).collect();
+        let deviation = (q * (1.0 - q) / (self.latency.count() as f64).max(1.0)).sqrt();
+        let at = |q: f64| self.latency.quantile(q.clamp(0.0, 1.0)).map_or(value / 1e3, |value| value / 1e3);
+        let near = (1..=RANKS).map(|n| n as f64 * deviation).map(|far| (at(q - far), at(q + far))).collect();
+        Measured::Quantile(value / 1e3, parts, near)
     }
 }
 

@@ -16,8 +16,9 @@ pub enum Measured {
     Counts(Vec<(f64, f64)>),
     /// A level by pieces of time, in its order: seconds and level.
     Levels(Vec<(f64, f64)>),
-    /// A quantile: of all, and of parts of the time that follow one another, as far as they have enough values.
-    Quantile(f64, Vec<f64>),
+    /// A quantile: of all; of parts of the time that follow one another, as far as they have enough values; and what
+    /// lies one, two, … standard deviations of its rank below it and above it, where all values are known.
+    Quantile(f64, Vec<f64>, Vec<(f64, f64)>),
     /// A sum that was estimated from samples, of which each stands for so much.
     Sampled(f64, f64),
     /// A level of which one moment is known.
@@ -96,7 +97,7 @@ impl Measured {
         match self {
             Self::None => None,
             Self::Counts(_) | Self::Levels(_) => Some(Pieces::of(&self.amounts()?)?.mean()),
-            Self::Quantile(value, _) | Self::Sampled(value, _) | Self::Moment(value) | Self::State(value) => {
+            Self::Quantile(value, ..) | Self::Sampled(value, _) | Self::Moment(value) | Self::State(value) => {
                 Some(*value)
             }
         }
@@ -125,7 +126,7 @@ pub fn is_testable(before: &Measured, after: &Measured) -> bool {
             enough(a) && enough(b) && a.iter().chain(b).map(|(_, count)| count).sum::<f64>() >= EVENTS
         }
         (Measured::Levels(a), Measured::Levels(b)) => enough(a) && enough(b),
-        (Measured::Quantile(_, a), Measured::Quantile(_, b)) => a.len() >= PIECES && b.len() >= PIECES,
+        (Measured::Quantile(_, a, _), Measured::Quantile(_, b, _)) => a.len() >= PIECES && b.len() >= PIECES,
         (Measured::Sampled(a, each), Measured::Sampled(b, _)) => (a + b) / each >= EVENTS,
         (Measured::Moment(a), Measured::Moment(_)) => *a > 0.0,
         _ => false,
@@ -156,8 +157,13 @@ pub fn bounds(before: &Measured, after: &Measured, alpha: f64) -> Option<(f64, f
             let ((a, va, da), (b, vb, db)) = (spread(before)?, spread(after)?);
             (a > 0.0 && b > 0.0).then(|| of_logarithms(b / a, (va / (a * a), da), (vb / (b * b), db), alpha))
         }
-        (Measured::Quantile(a, of_a), Measured::Quantile(b, of_b)) => {
-            (*a > 0.0 && *b > 0.0).then(|| of_logarithms(b / a, of_parts(*a, of_a), of_parts(*b, of_b), alpha))
+        (Measured::Quantile(a, of_a, near_a), Measured::Quantile(b, of_b, near_b)) => {
+            let spread = |value: f64, parts: &[f64], near: &[(f64, f64)]| {
+                let (variance, degrees) = of_parts(value, parts);
+                (variance.max(by_rank(value, near, alpha)), degrees)
+            };
+            (*a > 0.0 && *b > 0.0)
+                .then(|| of_logarithms(b / a, spread(*a, of_a, near_a), spread(*b, of_b, near_b), alpha))
         }
         (Measured::Sampled(a, each), Measured::Sampled(b, _)) => {
             Some(of_events((a / each, 1.0), (b / each, 1.0), alpha))
@@ -316,6 +322,20 @@ fn of_parts(all: f64, parts: &[f64]) -> (f64, f64) {
     (squares / (n * (n - 1.0)) + RESOLUTION, n - 1.0)
 }
 
+/// Standard deviations of a quantile's rank that are looked at.
+pub const RANKS: usize = 6;
+
+/// The variance of the logarithm of a quantile, by what lies as far from it in rank as it may itself be by chance.
+/// Where half of the requests are answered from a cache and half are not, the median is one or the other, in all parts
+/// of the time alike, and the next time it is the other.
+fn by_rank(value: f64, near: &[(f64, f64)], alpha: f64) -> f64 {
+    let sure = normal_quantile(1.0 - alpha / 2.0);
+    let at = (sure.ceil() as usize).clamp(1, RANKS);
+    let Some((low, high)) = near.get(at - 1) else { return 0.0 };
+    let times = |a: f64, b: f64| (a.max(f64::MIN_POSITIVE) / b.max(f64::MIN_POSITIVE)).ln();
+    (times(value, *low).max(times(*high, value)) / at as f64).powi(2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,8 +360,8 @@ mod tests {
             (Measured::Counts(wave(1.0, 1.0)), Measured::Counts(vec![(5.0, 0.0); 20]), CASES[2]),
             (Measured::Levels(wave(100.0, 9.0)), Measured::Levels(wave(130.0, 9.0)), CASES[3]),
             (
-                Measured::Quantile(10.0, vec![9.0, 10.0, 12.0, 10.5]),
-                Measured::Quantile(31.0, vec![30.0, 29.0, 35.0, 31.0]),
+                Measured::Quantile(10.0, vec![9.0, 10.0, 12.0, 10.5], Vec::new()),
+                Measured::Quantile(31.0, vec![30.0, 29.0, 35.0, 31.0], Vec::new()),
                 CASES[4],
             ),
             (Measured::Sampled(40e6, 524_288.0), Measured::Sampled(90e6, 524_288.0), CASES[5]),

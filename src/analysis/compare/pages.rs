@@ -3,12 +3,14 @@
 use super::logs::named;
 use super::noise::{Measured, PARTS};
 use super::{Area, COUNTS, Pair, Pieces, Subject, joined};
+use crate::analysis::balance::{Fleet, of_pages};
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Facts, Instance};
+use crate::analysis::metrics::facts::{Component, Facts, Instance};
 use crate::analysis::metrics::traffic::{Dim, Query, measured};
 use crate::analysis::traffic::report::Measures;
 use crate::model::time::SECOND;
-use std::collections::BTreeMap;
+use crate::model::units::counted;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn count(measures: &Measures, kind: usize) -> f64 {
     let of = [Some(measures.requests), measures.errors, measures.client_errors, Some(measures.throttled)];
@@ -74,7 +76,7 @@ impl Side {
         let Some(value) = one.whole.latency_ms[which] else { return Measured::None };
         let parts =
             one.by_interval.values().filter(|measures| measures.requests as f64 * [0.5, 0.1, 0.01][which] >= 3.0);
-        Measured::Quantile(value, parts.filter_map(|measures| measures.latency_ms[which]).collect())
+        Measured::Quantile(value, parts.filter_map(|measures| measures.latency_ms[which]).collect(), Vec::new())
     }
 }
 
@@ -107,6 +109,25 @@ pub fn requests(before: &Facts, after: &Facts) -> Vec<Pair> {
         }
     }
     pairs
+}
+
+/// What is to be said where the sides have pages of different numbers of apiservers, or of one for a part of the time.
+pub fn partial(before: &Facts, after: &Facts) -> Vec<String> {
+    let apiservers = |facts: &Facts| {
+        let all = facts.instances_of(Component::Apiserver).map(|own| (own.cluster.clone(), own.name.clone()));
+        all.collect::<BTreeSet<(String, String)>>().len() as u64
+    };
+    let (was, is) = (apiservers(before), apiservers(after));
+    let differ = format!(
+        "BEFORE has the pages of {}, AFTER of {is}: part of the change may come from that.",
+        counted(was, "apiserver")
+    );
+    let mut all: Vec<String> = (was != is).then_some(differ).into_iter().collect();
+    for (side, facts) in [("BEFORE", before), ("AFTER", after)] {
+        let short = of_pages(facts).iter().flat_map(Fleet::short_pages).collect::<Vec<String>>();
+        all.extend(short.into_iter().map(|sentence| format!("{side}: {sentence}")));
+    }
+    all
 }
 
 /// What the last pages of both sides say of objects, databases and memory.

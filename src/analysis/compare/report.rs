@@ -27,6 +27,8 @@ pub struct CompareInput {
     pub limits: Vec<Limit>,
     /// Changes below this are none.
     pub least: f64,
+    /// Sentences about what one side has less of than the other: part of any change may come from that.
+    pub partial: Vec<String>,
     /// Sentences about what could not be compared.
     pub notes: Vec<String>,
 }
@@ -41,6 +43,9 @@ const DRAWN: usize = 4;
 
 /// Rows that moved much, but perhaps by chance, that people are shown.
 const UNSURE: usize = 5;
+
+/// How sure it is that something rose, where one side has less than the other.
+const PARTIAL: f64 = 0.5;
 
 /// Fields of subjects.
 const FIELDS: [&str; 9] = ["cluster", "instance", "user", "agent", "verb", "group", "resource", "subresource", "name"];
@@ -63,7 +68,10 @@ pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
     // The most moved first, within what can be set beside one another.
     rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(weight(b).total_cmp(&weight(a))).then_with(|| key(a).cmp(&key(b))));
     let windows = input.windows.map(Window::of);
-    let findings = limits::findings(rows, &input.limits, (&windows[1].from, &windows[1].to));
+    let mut findings = limits::findings(rows, &input.limits, (&windows[1].from, &windows[1].to));
+    if !input.partial.is_empty() {
+        findings.iter_mut().for_each(|finding| finding.confidence = PARTIAL);
+    }
     let top = input.top.unwrap_or(SHOWN);
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
     report.lead = lead(rows, &input);
@@ -104,7 +112,10 @@ pub fn report(rows: &mut [Row], input: CompareInput) -> Report {
         }));
     }
     report.people = Some(people);
-    report.notes.extend(input.notes);
+    if !input.partial.is_empty() {
+        report.coverage.insert("partial".to_owned(), input.partial.clone().into());
+    }
+    report.notes.extend(input.partial.into_iter().chain(input.notes));
     if rows.iter().any(|row| row.verdict.is_change() && row.bounds.is_some()) {
         let sure = "INTERVAL contains the true change, with 95 % confidence for all rows together, unless the load \
              varies in cycles as long as the windows. \"noise\": the difference may be chance; \"uncertain\": twice \

@@ -3,6 +3,7 @@
 use super::{Course, leaders, mean_ms, quantile_ms};
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Fact, Facts, Slice};
+use crate::model::time::{SECOND, Span};
 
 /// Attempts to find nodes that ended in one way.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +16,8 @@ pub struct Attempts {
     pub count: f64,
     /// How many each second.
     pub per_s: Option<f64>,
+    /// The same between pages on which it led; `None` of one that is not elected.
+    pub led_per_s: Option<f64>,
     /// How long one takes, on average (ms): finding a node, and binding.
     pub mean_ms: Option<f64>,
     /// Median (ms).
@@ -157,6 +160,7 @@ pub fn schedulers(facts: &Facts) -> Vec<Scheduler> {
             result,
             count,
             per_s: slice.rate(Metric::ScheduleAttempts, Part::Whole),
+            led_per_s: led_rate(facts, instance, &slice),
             mean_ms: mean_ms(&slice, Metric::ScheduleAttempt),
             p50_ms: quantile_ms(&slice, Metric::ScheduleAttempt, 0.5),
             p99_ms: quantile_ms(&slice, Metric::ScheduleAttempt, 0.99),
@@ -221,6 +225,19 @@ pub fn waiting(facts: &Facts) -> Vec<Waiting> {
     }
     all.sort_by(|a, b| b.course.peak().unwrap_or(0.0).total_cmp(&a.course.peak().unwrap_or(0.0)));
     all
+}
+
+/// Attempts each second between pages on which the instance led; `None` where it takes part in no election, or no two
+/// pages say so.
+fn led_rate(facts: &Facts, instance: usize, slice: &Slice<'_>) -> Option<f64> {
+    let led = leaders::led(facts, instance)?;
+    let intervals = &facts.instances[instance].intervals;
+    let is_led = |(from, to): &Span| led.contains(from) && led.contains(to);
+    let seconds = intervals.iter().filter(|own| is_led(own)).map(|(from, to)| (to - from) as f64 / SECOND as f64);
+    let courses = slice.of(Metric::ScheduleAttempts).iter().flat_map(|fact| &fact.course);
+    let its = courses.filter(|(interval, _)| intervals.get(*interval as usize).is_some_and(is_led));
+    let (count, seconds) = (its.map(|(_, count)| count).sum::<f64>(), seconds.sum::<f64>());
+    (seconds > 0.0).then(|| count / seconds)
 }
 
 /// Pods that came in while the instance led, by the pages behind them.

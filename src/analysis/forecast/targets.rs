@@ -286,9 +286,11 @@ impl SeriesLimits {
                 let hard = self.hard.get(&quota_of(series))?;
                 Some((*hard, format!("hard of quota {}", series.label("resourcequota"))))
             }
+            // What is exempt is not held back by its limit, which shrinks to what it takes.
             APISERVER_SEATS => self
                 .seats
                 .get(series.label("priority_level"))
+                .filter(|_| series.label("priority_level") != "exempt")
                 .map(|limit| (*limit, "seats of the priority level".to_owned())),
             CGROUP_MEMORY => {
                 self.cgroups.get(series.label("path")).map(|limit| (*limit, "limit of the cgroup".to_owned()))

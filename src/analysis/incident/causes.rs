@@ -97,7 +97,7 @@ fn cause(words: Words<'_>, candidate: &Candidate) -> Cause {
     let is_name = supports.is_empty();
     let capped = |confidence: f64| if is_name { confidence.min(UNSUPPORTED) } else { confidence };
     let confidence = capped(candidate.confidence);
-    let (now, later) = steps(words.sources, words.answers, candidate);
+    let (now, later) = steps(words.sources, words.read, words.answers, candidate);
     let missing = Source::ALL.into_iter().filter(|source| !words.read.contains(source)).map(missing);
     Cause {
         kind: candidate.kind,
@@ -149,6 +149,8 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             let what = suspect.lines.first().map_or_else(|| "requests".to_owned(), request);
             let times = match suspect.times() {
                 Some(times) if times < 1000.0 => format!("{} times its baseline rate", significant(times)),
+                // Without another time nothing is known of before.
+                _ if words.episode.counted[1].is_empty() => format!("{}/s", significant(suspect.rps[1])),
                 _ => format!("{}/s (none before)", significant(suspect.rps[1])),
             };
             format!("{} sent requests at {times}, mostly {what}", name(&suspect.who))
@@ -289,6 +291,9 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             Some(own) => format!("requests: {}", change(own.rps)),
             None => format!("requests rose to {} times their baseline", times(value)),
         },
+        (_, "size") if value >= 3.0 => {
+            format!("added requests equal {} of all requests at baseline, or more", percent(value))
+        }
         (_, "size") => format!("added requests equal {} of all requests at baseline", percent(value)),
         (_, "onset") => "rose when the episode began".to_owned(),
         (_, "throttled") => format!("{} of its requests were throttled (429)", percent(value)),
@@ -297,6 +302,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             let what = candidate.name.as_deref().unwrap_or("these requests");
             format!("{} of the added load is {what}", percent(value))
         }
+        (_, "load") if value >= 3.0 => format!("requested work grew by {} or more: more load on etcd", percent(value)),
         (_, "load") => format!("requested work grew by {}: more load on etcd", percent(value)),
         // What is more is not told apart.
         (_, "growth") if value >= 4.0 => format!("requested work grew by {} or more", percent(value)),
@@ -317,8 +323,8 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         }
         (_, "drag_reads") => format!("reads take {} times as long as in quiet intervals", times(value)),
         (_, "breadth_writes") => format!("{} of the writes are of types that became much slower", percent(value)),
-        ("slow-etcd", "narrow") => "slow writes concentrate on one resource".to_owned(),
-        (_, "narrow") => "slow writes concentrate on one resource; others are as fast as before".to_owned(),
+        (_, "narrow") if value < 0.5 => "slow writes concentrate a little on one resource".to_owned(),
+        (_, "narrow") => "slow writes concentrate on one resource".to_owned(),
         (_, "failing") => format!("{} of the writes of one resource fail, reads do not", percent(value)),
         (_, "narrow_errors") => "failed writes concentrate on one resource".to_owned(),
         ("relist-storm", "writes_stop") => "writes stopped on all apiservers, not on one".to_owned(),
@@ -372,6 +378,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "none_started") => "no apiserver started in the episode or the two minutes before".to_owned(),
         (_, "watches") => format!("watches began at {} times their baseline rate", times(value)),
         (_, "watchers") => format!("{} of the clients began watches", percent(value)),
+        (_, "objects") if value >= 2.0 => "1,000 objects or more were deleted with it".to_owned(),
         (_, "objects") => format!("{:.0} objects were deleted with it", value * 500.0),
         (_, "deletes") => format!("{} of the added load is deletions by controllers", percent(value)),
         ("nodes-lost", "late") => "the episode began before the nodes were lost".to_owned(),
@@ -392,6 +399,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "limits_changed") => "a FlowSchema or PriorityLevelConfiguration was changed".to_owned(),
         (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
         (_, "rest_slower") => format!("requests to the others took {} times as long, too", times(value)),
+        (_, "load_here") if value >= 0.5 => format!("the work asked of it grew by {} or more", percent(value)),
         (_, "load_here") => format!("the work asked of it grew by {}", percent(value)),
         (_, "unbound") => {
             "pods were created, none was bound to a node, and hardly any had its status written".to_owned()

@@ -3,14 +3,14 @@
 use super::causes::{Words, causes};
 use crate::analysis::failure::Fault;
 use crate::analysis::judge::Episode as Judgement;
-use crate::analysis::judge::profile::Profile;
+use crate::analysis::judge::profile::{Profile, Sums};
 use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
 use crate::model::episode::{Effect, Episode, Failure, Grade, SignalSpan, State};
 use crate::model::report::Finding;
 use crate::model::time::{self, SECOND};
-use crate::model::units::{bytes, duration, percent, significant};
+use crate::model::units::{bytes, counted, duration, percent, significant};
 
 /// A change by less is not worth a word.
 const NOTABLE: f64 = 1.5;
@@ -236,14 +236,21 @@ fn has_baseline(own: &Judgement) -> bool {
 }
 
 /// Why a window that somebody named is none.
-fn nothing(own: &Judgement) -> &'static str {
-    let has_requests = own.profiles.iter().any(|(_, [_, within])| within.tiles.requests > 0.0);
-    let (from, to) = own.baseline;
-    match (has_requests, from < own.to && to > own.from) {
-        (false, _) => "no request is known of it",
-        (true, true) => "there is hardly any other time that it could be compared with",
-        (true, false) => "latency, 429s and 5xx stayed near their baseline",
+fn nothing(own: &Judgement) -> String {
+    let within = || own.profiles.iter().map(|(_, [_, within])| &within.tiles);
+    if within().all(|tiles| tiles.requests == 0.0) {
+        return "no request is known of it".to_owned();
     }
+    if !has_baseline(own) {
+        return "there is hardly any other time that it could be compared with".to_owned();
+    }
+    // What was counted stands in the table below it.
+    let most = |of: fn(&Sums) -> f64| within().map(of).fold(0.0, f64::max) as u64;
+    let [throttled, errors] = [most(|tiles| tiles.throttled), most(|tiles| tiles.errors)];
+    let some = [(throttled, "429"), (errors, "failure")].into_iter().filter(|(count, _)| *count > 0);
+    let some: Vec<String> = some.map(|(count, what)| counted(count, what)).collect();
+    let but = if some.is_empty() { String::new() } else { format!(" ({} in it)", some.join(", ")) };
+    format!("latency, 429s and 5xx stayed near their baseline{but}")
 }
 
 /// One sentence that says it all: grade, state, impact with its baseline, likely cause.

@@ -298,7 +298,11 @@ fn stands_as_name(text: &str, from: usize, to: usize) -> bool {
         return false;
     }
     let alone = before.is_empty() && (after.is_empty() || after.starts_with([':', '/']));
+    // A program that is called like its account: `catalog (shop:catalog)`.
+    let user = after.strip_prefix(" (").and_then(|rest| rest.split(')').next());
+    let is_agent = user.is_some_and(|user| user.strip_suffix(&text[from..to]).is_some_and(|rest| rest.ends_with(':')));
     alone
+        || is_agent
         || after.starts_with(['/', ':']) && !after.starts_with(": ")
         || BEFORE.iter().any(|start| before.ends_with(start))
 }
@@ -314,15 +318,16 @@ mod tests {
             ("bob@example.com".to_owned(), Kind::User),
             ("10.0.0.7".to_owned(), Kind::Address),
             ("app-0".to_owned(), Kind::Name),
+            ("system:serviceaccount:data:web".to_owned(), Kind::User),
             ("app-0-x".to_owned(), Kind::Name),
             ("system:kube-scheduler".to_owned(), Kind::User),
             ("default".to_owned(), Kind::Namespace),
         ]);
         // Which number each has is nobody's business, but that it is one each.
-        let [app, longer, cache] = ["app-0", "app-0-x", "stale-cache"].map(|name| names.text(name));
+        let [app, longer, cache, web] = ["app-0", "app-0-x", "stale-cache", "web"].map(|name| names.text(name));
         let numbers: BTreeSet<&str> =
-            [&app, &longer, &cache].into_iter().filter_map(|name| name.strip_prefix("name-")).collect();
-        assert_eq!(numbers, BTreeSet::from(["1", "2", "3"]));
+            [&app, &longer, &cache, &web].into_iter().filter_map(|name| name.strip_prefix("name-")).collect();
+        assert_eq!(numbers, BTreeSet::from(["1", "2", "3", "4"]));
         for (text, redacted) in [
             (
                 "bob@example.com (kubectl, from 10.0.0.7) scaled app-0 in data",
@@ -336,6 +341,9 @@ mod tests {
             ("system:kube-scheduler in default", "system:kube-scheduler in default".to_owned()),
             ("110.0.0.7 10.0.0.77 größe", "110.0.0.7 10.0.0.77 größe".to_owned()),
             ("data", "namespace-1".to_owned()),
+            // A program that is called like its account; a word is a word.
+            ("web (data:web) sent more", format!("{web} (namespace-1:{web}) sent more")),
+            ("the web (a page) of data:web", format!("the web (a page) of namespace-1:{web}")),
             ("/registry/data.example.com/data/app-0", format!("/registry/data.example.com/namespace-1/{app}")),
         ] {
             assert_eq!(names.text(text), redacted, "{text}");

@@ -6,7 +6,7 @@ use crate::model::episode::{Effect, Episode, Failure, Grade, SignalSpan};
 use crate::model::incident::{Card, Entry, FAILURES, Incident, Phases, Verdict};
 use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
-use crate::model::time::{self, Micros, SECOND, Span, clock};
+use crate::model::time::{self, Micros, SECOND, Span};
 use crate::model::units::percent;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
@@ -65,8 +65,7 @@ pub fn report(incident: &Incident) -> Report {
         table("failures", FAILURES, &FAILURE, incident.failures().iter().map(|own| failure(own.fault, own)).collect()),
     ];
     report.people = Some(for_people(incident).into_iter().filter(|table| !table.rows.is_empty()).collect());
-    // Where there was an incident its causes are reported; else what is wrong all the time.
-    report.findings_shown = Some(if matches!(incident.verdict, Verdict::Incident(_)) { 0 } else { FINDINGS });
+    report.findings_shown = Some(FINDINGS);
     report.notes = notes(incident);
     for (name, value) in more(incident) {
         report.more.insert(name.to_owned(), value);
@@ -147,7 +146,7 @@ fn for_people(incident: &Incident) -> Vec<Table> {
     let reported = incident.timeline.iter().map(|entry| {
         let who = if entry.who.is_empty() { String::new() } else { format!("{} ", entry.who) };
         vec![
-            clock(entry.at).as_str().into(),
+            time::moment_of(entry.at, incident.span).as_str().into(),
             entry.severity.name().into(),
             entry.kind.into(),
             format!("{who}{}", entry.what).as_str().into(),

@@ -4,7 +4,7 @@ use super::answers::Answers;
 use crate::analysis::dims::{account, short_user};
 use crate::analysis::flow::fence::{refusal, risk};
 use crate::analysis::judge::candidates::Candidate;
-use crate::model::cause::Cause;
+use crate::model::cause::{Cause, Source};
 use crate::model::incident::quote;
 use crate::model::report::{Finding, Severity};
 
@@ -46,18 +46,24 @@ fn findings_on<'w>(answers: &'w Answers, who: &[String; 2]) -> Vec<&'w Finding> 
 }
 
 /// What to do now, and later.
-pub(super) fn steps(sources: &str, answers: &Answers, candidate: &Candidate) -> (Vec<String>, Vec<String>) {
+pub(super) fn steps(
+    sources: &str,
+    read: &[Source],
+    answers: &Answers,
+    candidate: &Candidate,
+) -> (Vec<String>, Vec<String>) {
+    let has = |source: Source| read.contains(&source);
     let (mut now, mut later) = (Vec::new(), Vec::new());
     match candidate.kind {
         "client-surge" | "write-burst" => {
             if let Some(who) = &candidate.caller {
-                now.extend(slow_down(&who[0], sources));
+                now.extend(slow_down(who, sources));
                 later.extend(remedies(answers, who));
             }
             if candidate.kind == "write-burst" {
-                later.push(format!(
-                    "write only changes, and less often: plimsoll clients {sources}, plimsoll etcd history {sources}"
-                ));
+                let history =
+                    if has(Source::Etcd) { format!(", plimsoll etcd history {sources}") } else { String::new() };
+                later.push(format!("write only changes, and less often: plimsoll clients {sources}{history}"));
             }
         }
         "expensive-lists" => later.push(format!(
@@ -81,7 +87,7 @@ pub(super) fn steps(sources: &str, answers: &Answers, candidate: &Candidate) -> 
             );
         }
         "load-surge" => {
-            later.push("add capacity, or spread the load over time: plimsoll balance, plimsoll forecast".to_owned());
+            later.push(format!("add capacity, or spread the load over time: plimsoll balance {sources}"));
         }
         "slow-etcd" => {
             if candidate.feature("store_full") > 0.0 {
@@ -97,7 +103,9 @@ pub(super) fn steps(sources: &str, answers: &Answers, candidate: &Candidate) -> 
                  timeoutSeconds"
                     .to_owned(),
             );
-            later.push(format!("list the requests it is called for: plimsoll guard webhooks {sources}"));
+            if has(Source::Objects) {
+                later.push(format!("list the requests it is called for: plimsoll guard webhooks {sources}"));
+            }
         }
         "api-unavailable" => {
             now.push("see which API is unavailable and why: kubectl get apiservices".to_owned());
@@ -177,7 +185,8 @@ pub(super) fn steps(sources: &str, answers: &Answers, candidate: &Candidate) -> 
             later.push("run it on each control-plane node, with leader election".to_owned());
         }
         "memory" => {
-            now.push(format!("find what fills it: plimsoll memory show {sources}, plimsoll heap top {sources}"))
+            let heap = if has(Source::Heap) { format!(", plimsoll heap top {sources}") } else { String::new() };
+            now.push(format!("find what fills it: plimsoll memory show {sources}{heap}"))
         }
         _ => {}
     }
@@ -185,12 +194,17 @@ pub(super) fn steps(sources: &str, answers: &Answers, candidate: &Candidate) -> 
 }
 
 /// What to do about a client while it goes on.
-fn slow_down(user: &str, sources: &str) -> Vec<String> {
+fn slow_down([user, agent]: &[String; 2], sources: &str) -> Vec<String> {
     if user.is_empty() {
         return vec![RENEW.to_owned()];
     }
     let mut steps = Vec::new();
-    if let Some((namespace, account)) = account(user) {
+    if agent == "kube-controller-manager" {
+        steps.push(format!(
+            "it is one of kube-controller-manager's controllers: find whose deletions or changes it carries out, and \
+             stop those: plimsoll guard events {sources}"
+        ));
+    } else if let Some((namespace, account)) = account(user) {
         steps.push(format!(
             "find the workload that runs as {}, and scale it down or roll it back: kubectl get pods -n {} \
              --field-selector spec.serviceAccountName={}",
@@ -203,8 +217,9 @@ fn slow_down(user: &str, sources: &str) -> Vec<String> {
         return steps;
     }
     steps.push(format!(
-        "until then throttle {} to protect other clients, with the manifests of: plimsoll clients {sources} \
+        "{} {} to protect other clients, with the manifests of: plimsoll clients {sources} \
          --emit fence --client {}",
+        if steps.is_empty() { "throttle" } else { "until then throttle" },
         short_user(user),
         quote(user)
     ));

@@ -4,7 +4,7 @@ use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Entry, Verdict};
 use crate::model::report::Severity;
-use crate::model::time::{self, Micros, SECOND, Span, clock};
+use crate::model::time::{self, Micros, SECOND, Span, end_of, moment_of};
 use crate::model::units::{counted, grouped};
 
 /// Episodes beside the heaviest that are shown.
@@ -39,7 +39,8 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
     let without = (!missing.is_empty()).then(|| format!("Missing inputs: {}.", missing.join(", ")));
     let chronic =
         (input.chronic > 0).then(|| format!("Also: {}, listed below.", counted(input.chronic as u64, "finding")));
-    let when = input.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), clock(to)));
+    let when =
+        input.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), end_of((from, to))));
     let none = |why: &str| {
         let blind = input.blind.map_or_else(String::new, |blind| format!("; {blind}"));
         format!("NO INCIDENT FOUND{when}: {why}{blind}.")
@@ -56,7 +57,7 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
         (Verdict::Incident(_) | Verdict::Surge(_) | Verdict::Named(_), None) => Vec::new(),
     };
     let others = input.episodes.iter().enumerate().filter(|(place, _)| Some(*place) != input.heaviest);
-    lines.extend(others.take(OTHERS).map(|(_, own)| format!("{} {}", clock(own.from), own.headline)));
+    lines.extend(others.take(OTHERS).map(|(_, own)| format!("{} {}", moment_of(own.from, input.span), own.headline)));
     lines.extend(chronic);
     lines.extend(without);
     lines
@@ -71,7 +72,7 @@ fn second(at: Micros) -> String {
 fn incident(input: &SummaryInput<'_>, own: &Episode) -> Vec<String> {
     let mut lines = vec![own.headline.clone()];
     let named = if own.is_given { ", as named" } else { "" };
-    lines.push(format!("From {} to {} UTC{named}.", second(own.from), clock(own.to)));
+    lines.push(format!("From {} to {} UTC{named}.", second(own.from), end_of((own.from, own.to))));
     let effects: Vec<String> = own
         .effects
         .iter()
@@ -110,8 +111,8 @@ fn operations(input: &SummaryInput<'_>, window: Span) -> Vec<String> {
         let until = entry
             .until
             .filter(|until| *until > window.1)
-            .map_or_else(String::new, |until| format!(", until {}", clock(until)));
-        format!("{} {who}{}{until}", clock(entry.at), entry.what)
+            .map_or_else(String::new, |until| format!(", until {}", moment_of(until, input.span)));
+        format!("{} {who}{}{until}", moment_of(entry.at, input.span), entry.what)
     })
     .collect()
 }

@@ -81,6 +81,10 @@ fn episode(own: &Episode) -> Vec<Entry> {
 
 /// Clients that ask for more.
 fn surges(known: &TimelineInput<'_>) -> Vec<Entry> {
+    if known.episodes.iter().all(|own| own.counted[1].is_empty()) {
+        // Nothing shows what they asked for at other times.
+        return Vec::new();
+    }
     let risen = known
         .suspects
         .iter()
@@ -116,7 +120,7 @@ fn relists(known: &TimelineInput<'_>) -> Vec<Entry> {
 fn restarts(known: &TimelineInput<'_>) -> Vec<Entry> {
     starts(known.facts)
         .into_iter()
-        .map(|Start { at, component, instance }| {
+        .map(|Start { at, component, instance, .. }| {
             let grave = if component.is_store() { Severity::Critical } else { Severity::Warning };
             entry(at, "restart", grave, Source::Metrics, restarted(&instance, component))
         })

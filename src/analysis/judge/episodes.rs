@@ -28,6 +28,8 @@ const LEADS: Micros = 60 * SECOND;
 const OVERLAP: f64 = 0.5;
 /// Where there are more of a kind than this, they are recurring bursts.
 const RECURRING: usize = 3;
+/// Where nobody asks for more, so many of the requests fail in no habit.
+const FAILING: f64 = 0.1;
 /// Bursts are of a kind if their lengths and weights differ by no more than these times.
 const ALIKE: f64 = 4.0;
 /// What ends so soon before the data does goes on, in µs.
@@ -423,8 +425,8 @@ fn was_usual(draft: &Draft, all: &[Draft], series: &[RequestSeries]) -> bool {
 }
 
 /// Leaves out what comes again and again in a record: bursts of load, and what requests suffer in each of them. What
-/// users notice and did not at the begin of the record is news, however often it comes; and so is what the messages of
-/// failed requests say of etcd, of which `of_store` counts those in a time.
+/// users notice and did not at the begin of the record is news, however often it comes; and so are requests that fail
+/// without a load, and what the messages of failed requests say of etcd, of which `of_store` counts those in a time.
 pub fn without_recurring(drafts: Vec<Draft>, record: Span, of_store: impl Fn(Span) -> f64) -> Vec<Draft> {
     let weight = |draft: &Draft| {
         let is_its = |own: &&Deviation| own.signal.is_felt() == (draft.grade <= Grade::Incident);
@@ -447,7 +449,11 @@ pub fn without_recurring(drafts: Vec<Draft>, record: Span, of_store: impl Fn(Spa
         let is_all_along = alike.first().is_some_and(|first| first.0 - record.0 <= apart + PAUSE);
         alike.len() > RECURRING && own.kind.0 != Grade::Outage && (own.kind.0 > Grade::Incident || is_all_along)
     };
-    let is_habit = |(draft, own): &(Draft, &Burst)| is_recurring(own) && of_store(draft.span) < MIN_BAD;
+    let is_failing = |draft: &Draft| {
+        draft.deviations.iter().any(|own| own.signal == Signal::Errors && own.level >= FAILING) && !has_load(draft)
+    };
+    let is_habit =
+        |(draft, own): &(Draft, &Burst)| is_recurring(own) && !is_failing(draft) && of_store(draft.span) < MIN_BAD;
     drafts.into_iter().zip(&all).filter(|own| !is_habit(own)).map(|(draft, _)| draft).collect()
 }
 

@@ -45,7 +45,7 @@ pub(super) fn without_uncounted(
         is_uncounted(own, series, vitals)
             || is_of_log(own, &all)
                 && pages.is_some_and(|pages| go_on(pages, own))
-                && !is_away_by_pages(own, vitals)
+                && !is_away_by_pages(own, series, vitals)
                 && !has_consequence(own, &all, series)
     };
     let holes: Vec<bool> = all.iter().map(is_hole).collect();
@@ -55,7 +55,7 @@ pub(super) fn without_uncounted(
 /// Whether all that shows a silence is that a log has no events: no page, no request that failed, waited or was
 /// throttled near it, no restart, and nobody who connects again or moves to another apiserver.
 pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {
-    if !is_of_log(own, all) || has_consequence(own, all, series) || is_away_by_pages(own, vitals) {
+    if !is_of_log(own, all) || has_consequence(own, all, series) || is_away_by_pages(own, series, vitals) {
         return false;
     }
     let pages = series.iter().find(|own| own.source == Source::Metrics);
@@ -66,7 +66,8 @@ pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSerie
     if pages.is_some_and(stops) {
         return false;
     }
-    let away = all.iter().filter(|other| matches!(other.signal, Signal::Away(_)));
+    let is_other = |other: &Deviation| other.signal == Signal::Silence && other.span != own.span;
+    let away = all.iter().filter(|other| matches!(other.signal, Signal::Away(_)) || is_other(other));
     let away: Vec<Span> = away.map(|other| other.span).collect();
     let reconnect_at = |at: Micros| series.iter().any(|series| reconnect(series, at, &away));
     // Clients of one of several go to the others at once.
@@ -129,10 +130,17 @@ fn waited(series: &RequestSeries, span: Span) -> bool {
     (0..series.tiles.len()).filter(is_its).map(|at| series.tiles[at].latency.at_least(least)).sum::<f64>() >= MIN_WAITED
 }
 
-/// Whether no page of an apiserver was to be had meanwhile, or it started then.
-fn is_away_by_pages(own: &Deviation, vitals: Option<&Vitals>) -> bool {
+/// Whether no page of an apiserver was to be had meanwhile, or it started then. Where the counters of all of them went
+/// on as usual between two pages, nobody took any.
+fn is_away_by_pages(own: &Deviation, series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {
     let Some(vitals) = vitals else { return false };
-    let mut gaps = vitals.of(Vital::Unreachable).flat_map(|course| &course.points);
+    let pages = series.iter().find(|series| series.source == Source::Metrics);
+    let went_on = |pages: &RequestSeries, gap: Span| {
+        let mut all = pages.by_instance.iter();
+        all.all(|counts| part_of_usual(pages, counts, gap).is_some_and(|part| part >= GOES_ON))
+    };
+    let gaps = vitals.of(Vital::Unreachable).flat_map(|course| &course.points);
+    let mut gaps = gaps.filter(|gap| !pages.is_some_and(|pages| went_on(pages, gap.span)));
     let mut starts = vitals.apiserver_starts((own.span.0 - NEAR, own.span.1 + NEAR));
     gaps.any(|gap| overlap(gap.span, own.span) > 0) || starts.next().is_some()
 }

@@ -264,7 +264,7 @@ fn a_member_of_etcd_that_was_away_is_redundancy_lost() {
     let begin = (BEGIN, BEGIN);
     let gone = (BEGIN + 20 * TILE, BEGIN + 32 * TILE);
     let mut vitals = Vitals {
-        starts: vec![Start { at: gone.1, component: Component::Etcd, instance: "etcd-1".to_owned() }],
+        starts: vec![Start { at: gone.1, component: Component::Etcd, instance: "etcd-1".to_owned(), seen: None }],
         courses: vec![
             course(Vital::EtcdLeader, "etcd-0", begin, 1.0),
             course(Vital::EtcdLeader, "etcd-1", begin, 1.0),
@@ -303,7 +303,7 @@ fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
     made.rows.extend((0..3).map(|caller| (20, (caller, 4, 0), watch)));
     assert_eq!((judged(&made, None).len(), judged(&made, None)[0].is_hole()), (1, false));
     // A page of it could not be had, or it started.
-    let start = Start { at: BEGIN + 32 * TILE, component: Component::Apiserver, instance: "b".to_owned() };
+    let start = Start { at: BEGIN + 32 * TILE, component: Component::Apiserver, instance: "b".to_owned(), seen: None };
     let vitals = Vitals { starts: vec![start], ..Vitals::default() };
     assert!(!judged(&with(1.0), Some(&vitals))[0].is_hole());
     // It stood still: what waited there fails when it goes on, and nobody moved to the other one.

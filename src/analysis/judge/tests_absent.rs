@@ -1,7 +1,9 @@
 //! The judge on what only its absence shows: a scheduler that is down, an apiserver that stands still.
 
 use super::tests::{CONFIGMAPS, Cell, LEASES, Made, Paged, first, judged, tiles, within};
+use super::vitals::{Start, Vitals};
 use super::{Episode, Input, judge};
+use crate::analysis::metrics::facts::Component;
 use crate::model::episode::{Grade, State};
 
 const CREATED: usize = 4;
@@ -157,4 +159,22 @@ fn one_log_of_several_apiservers_shows_that_one_of_them_is_slow() {
         assert!(is_it.is_empty() || first(&found[0]).0 == is_it, "{is_it}: {:?}", found[0].causes[0]);
         assert!(found[0].causes.iter().all(|own| own.kind != "apiserver-slow" || own.confidence < 0.2));
     }
+}
+
+/// Pages lie a minute apart: that nothing was counted since the last one does not contradict that it was away.
+#[test]
+fn the_only_apiserver_was_away_since_its_last_page() {
+    let late = |seen: Option<usize>| {
+        let mut made = Made::new(60, |tile, _, own| Cell { count: if within(tile) { 0.0 } else { own.count }, ..own });
+        made.axes.instances.truncate(1);
+        made.rows.iter_mut().for_each(|(_, (_, _, instance), _)| *instance = 0);
+        let (at, seen) = (made.axes.grid.start(31), seen.map(|tile| made.axes.grid.start(tile)));
+        let start = Start { at, component: Component::Apiserver, instance: "a".to_owned(), seen };
+        let vitals = Vitals { starts: vec![start], ..Vitals::default() };
+        let found = judge(&Input { requests: &[&Paged(made)], vitals: Some(&vitals), operations: &[], given: &[] });
+        let found = found.episodes;
+        assert_eq!((found.len(), found[0].grade, tiles(&found[0]).0), (1, Grade::Outage, 20));
+        found[0].causes.iter().find(|own| own.kind == "relist-storm").map(|own| own.feature("began_late"))
+    };
+    assert_eq!((late(Some(20)), late(None)), (Some(0.0), Some(1.0)));
 }

@@ -430,3 +430,23 @@ fn what_fails_no_slower_than_usual_is_nobody_s_load() {
     assert_eq!(row(0.0, &[(0.001, 100.0)]).unserved(0.01), 0.0);
     assert_eq!(row(100.0, &[]).unserved(0.01), 0.0);
 }
+
+/// By pages: etcd answers as fast as before, or does not.
+#[test]
+fn waiting_in_queues_alone_is_a_limits_by_pages_too() {
+    let queued = |etcd: f64| {
+        let made =
+            Made::new(60, |tile, _, own| Cell { seconds: own.seconds + if within(tile) { 0.5 } else { 0.0 }, ..own });
+        let mut all = vitals(Vital::QueueWait, 800.0, |tile| if (20..32).contains(&tile) { 0.5 } else { 0.001 });
+        let asked = vitals(Vital::EtcdRequest, 500.0, |tile| if (20..32).contains(&tile) { etcd } else { 0.004 });
+        all.courses.extend(asked.courses);
+        let input = Input { requests: &[&Paged(made)], vitals: Some(&all), operations: &[], given: &[] };
+        judge(&input).episodes
+    };
+    let found = queued(0.004);
+    assert_eq!((found.len(), first(&found[0]).0), (1, "too-few-seats"));
+    assert!(found[0].causes[0].feature("queued_alone") > 0.7 && found[0].causes[0].confidence > 0.9);
+    let found = queued(0.2);
+    assert_eq!(first(&found[0]).0, "slow-etcd");
+    assert!(found[0].causes.iter().all(|own| own.feature("queued_alone") == 0.0));
+}

@@ -83,6 +83,8 @@ pub struct Start {
     pub at: Micros,
     pub component: Component,
     pub instance: String,
+    /// When the last page of the process before it was taken.
+    pub seen: Option<Micros>,
 }
 
 /// All of it.
@@ -185,7 +187,14 @@ pub fn starts(facts: &Facts) -> Vec<Start> {
         let all = if own.restarts > 0 { own.starts.as_slice() } else { own.start.as_slice() };
         let all = all.iter().map(|start| (start * 1e6) as Micros);
         let is_new = move |at: &Micros| own.restarts > 0 || own.pages > 0 && *at > first + FIRST && *at < own.to;
-        all.filter(is_new).map(|at| Start { at, component: own.component, instance: own.name.clone() })
+        // Intervals lie between pages, and those of a process end with its last one.
+        let seen = |at| own.intervals.iter().flat_map(|span| [span.0, span.1]).filter(|page| *page < at).max();
+        all.filter(is_new).map(move |at| Start {
+            at,
+            component: own.component,
+            instance: own.name.clone(),
+            seen: seen(at),
+        })
     });
     started.collect()
 }

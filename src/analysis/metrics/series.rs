@@ -79,7 +79,7 @@ impl Series {
     /// Whether the values of a gauge are kept, page by page.
     pub(super) fn is_followed(&self, kept: Retention) -> bool {
         match self.entry.metric {
-            Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus => true,
+            Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus | Metric::DeprecatedApis => true,
             Metric::Inflight
             | Metric::FlowSeats
             | Metric::FlowQueued
@@ -139,7 +139,7 @@ impl SeriesTable {
         self.pages += 1;
     }
 
-    /// Takes a sample of the page. Of several points of one series the last counts.
+    /// Takes a sample of the page. Of several points of one series the last counts; what is infinite is no amount.
     #[inline]
     pub fn sample(&mut self, sample: &Sample<'_, '_>) {
         let hash = xxh3_64(sample.series);
@@ -147,7 +147,7 @@ impl SeriesTable {
             Some((_, series)) => *series,
             None => self.add(hash, sample),
         };
-        if series == IGNORED || sample.value.is_nan() {
+        if series == IGNORED || !sample.value.is_finite() {
             return;
         }
         let (page, place) = &mut self.met[series as usize];

@@ -58,6 +58,9 @@ const LEVELS: [&str; 17] = [
     "refused",
 ];
 
+/// The level that may take seats beyond its limit, which shrinks to what it needs.
+const EXEMPT: &str = "exempt";
+
 /// Verbs and resources of a row that people are shown.
 const ASKS: usize = 2;
 
@@ -117,7 +120,7 @@ pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
         notes.push(format!("{} more rows not shown; --top 0 shows all.", grouped((table.rows.len() - shown) as u64)));
     }
     let people = vec![for_people(&table, &problems, shown, read.profiles.is_some()), levels_for_people(&levels)];
-    let sum = |of: fn(&SeatUse) -> u64| seats.holders.iter().map(|(_, held, _)| of(held)).sum::<u64>();
+    let sums = sums(seats);
     let (from, to) = span(seats);
     Report {
         schema: "plimsoll.clients.seats/v1".to_owned(),
@@ -125,12 +128,12 @@ pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
         window: Window::of(Some((from, to))),
         coverage: coverage(seats, read.profiles.map(|(clients, _)| clients)),
         totals: vec![
-            ("executing".to_owned(), sum(|held| held.executing).into()),
-            ("queued".to_owned(), sum(|held| held.queued).into()),
-            ("seats_executing".to_owned(), sum(|held| held.seats).into()),
-            ("seats_queued".to_owned(), sum(|held| held.seats_queued).into()),
+            ("executing".to_owned(), sums[0].into()),
+            ("queued".to_owned(), sums[1].into()),
+            ("seats_executing".to_owned(), sums[2].into()),
+            ("seats_queued".to_owned(), sums[3].into()),
         ],
-        lead: lead(seats, sum),
+        lead: lead(seats, sums),
         table,
         tables: vec![levels],
         people: Some(people.into_iter().filter(|table| !table.rows.is_empty()).collect()),
@@ -138,6 +141,24 @@ pub fn report(seats: &Seats, read: Read<'_, '_>) -> Report {
         findings: findings::all(seats),
         ..Report::default()
     }
+}
+
+/// Requests that execute and that wait, and the seats of both: of their holders; where an apiserver's page of requests
+/// is missing, of its levels. `None` where no page shows.
+fn sums(seats: &Seats) -> [Option<u64>; 4] {
+    let held = seats.holders.iter().map(|(_, held, _)| held);
+    if seats.captures.iter().all(|capture| capture.details.is_some()) {
+        let all = held.fold([0; 4], |sum, own| {
+            [sum[0] + own.executing, sum[1] + own.queued, sum[2] + own.seats, sum[3] + own.seats_queued]
+        });
+        return all.map(Some);
+    }
+    let levels = || seats.captures.iter().flat_map(|capture| capture.levels.values());
+    let is_any = levels().next().is_some();
+    let all = |of: fn(&LevelNow) -> Option<u64>| levels().map(of).sum::<Option<u64>>().filter(|_| is_any);
+    let of_seats = |level: &LevelNow| level.seats.or((level.executing == 0).then_some(0));
+    let of_queued = |level: &LevelNow| level.seats_queued.or((level.queued == 0).then_some(0));
+    [all(|level| Some(level.executing)), all(|level| Some(level.queued)), all(of_seats), all(of_queued)]
 }
 
 /// Ids of findings that ask for something.
@@ -241,7 +262,11 @@ fn levels(seats: &Seats) -> Table {
                 level.seats_queued.into(),
                 count(limit).into(),
                 count(level.limits[0]).into(),
-                level.seats.zip(limit.filter(|limit| *limit > 0.0)).map(|(seats, limit)| seats as f64 / limit).into(),
+                level
+                    .seats
+                    .zip(limit.filter(|limit| *limit > 0.0 && name != EXEMPT))
+                    .map(|(seats, limit)| seats as f64 / limit)
+                    .into(),
                 ms(level.oldest_wait),
                 level.reported.dispatched.into(),
                 level.reported.rejected.into(),
@@ -344,16 +369,19 @@ fn levels_for_people(levels: &Table) -> Table {
     people
 }
 
-fn lead(seats: &Seats, sum: impl Fn(fn(&SeatUse) -> u64) -> u64) -> Vec<String> {
+fn lead(seats: &Seats, [executing, queued, seats_executing, seats_queued]: [Option<u64>; 4]) -> Vec<String> {
+    let some = |count: Option<u64>, one: &str| {
+        count.map_or_else(|| format!("an unknown number of {one}s"), |count| counted(count, one))
+    };
     let (from, to) = span(seats);
     let at = if from == to { time::format(to) } else { format!("{} to {}", time::format(from), time::format(to)) };
     vec![format!(
         "At {at}, {}: {} executing on {}, {} waiting for {}.",
         counted(seats.captures.len() as u64, "apiserver"),
-        counted(sum(|held| held.executing), "request"),
-        counted(sum(|held| held.seats), "seat"),
-        grouped(sum(|held| held.queued)),
-        counted(sum(|held| held.seats_queued), "seat"),
+        some(executing, "request"),
+        some(seats_executing, "seat"),
+        queued.map_or_else(|| "an unknown number".to_owned(), grouped),
+        some(seats_queued, "seat"),
     )]
 }
 

@@ -8,7 +8,7 @@ pub mod report;
 
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::catalogue::Metric;
-use crate::analysis::metrics::facts::Facts;
+use crate::analysis::metrics::facts::{Fact, Facts};
 use crate::analysis::rollup::Rollup;
 use crate::model::time::{Span, together};
 use apis::{Api, api};
@@ -85,7 +85,7 @@ fn fate(removed: &str, agent: &str, to: Minor) -> Fate {
 }
 
 /// Calls of deprecated APIs, the gravest first, then those with most requests. An API that only metrics name is a call
-/// by nobody: apiservers remember it until they restart.
+/// by nobody.
 pub fn calls(rollup: Option<&Rollup>, facts: &Facts, to: Minor) -> Vec<Call> {
     // Subresources are a row each there.
     let mut logged: BTreeMap<_, (u64, Option<Span>)> = BTreeMap::new();
@@ -109,7 +109,9 @@ pub fn calls(rollup: Option<&Rollup>, facts: &Facts, to: Minor) -> Vec<Call> {
     };
     let mut calls: Vec<Call> = logged.into_iter().map(of_log).collect();
     let mut by_nobody: BTreeSet<[String; 4]> = BTreeSet::new();
-    for fact in facts.of(Metric::DeprecatedApis).iter().filter(|fact| fact.last.is_some_and(|value| value > 0.0)) {
+    // An apiserver that started again has forgotten what an earlier page shows.
+    let is_met = |fact: &&Fact| facts.levels(fact).iter().any(|(_, value)| *value > 0.0);
+    for fact in facts.of(Metric::DeprecatedApis).iter().filter(is_met) {
         let cluster = facts.instances[fact.instance].cluster.clone();
         let [group, version, resource, _, removed] = [0, 1, 2, 3, 4].map(|place| facts.text(fact.labels[place]));
         let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };

@@ -4,7 +4,7 @@ use super::Fate;
 use super::apis::api;
 use crate::analysis::list_route::Minor;
 use crate::model::objects::Objects;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which kinds a release (Kubernetes 1.N) no longer serves in a version; no kinds: all of the version. (Source: the
 /// deprecated API migration guide; what later releases end, their apiservers say of calls.)
@@ -55,10 +55,8 @@ pub struct OldObjects {
     pub namespace: String,
     /// Who wrote them so; empty: their manifests say it themselves.
     pub by: String,
-    /// How many.
-    pub objects: u64,
-    /// The name of the first.
-    pub name: String,
+    /// Which, in order.
+    pub names: Vec<String>,
     /// The first release that does not serve it.
     pub removed: Minor,
     /// What to write instead; empty where that is not known.
@@ -87,7 +85,7 @@ pub fn old_objects<'o>(captured: impl Iterator<Item = (&'o str, &'o Objects)>, t
         }
     }
     let row = |([cluster, version, kind, namespace, by], names): ([&str; 5], BTreeMap<&str, Minor>)| {
-        let (name, removed) = names.iter().next().map(|(name, removed)| ((*name).to_owned(), *removed))?;
+        let removed = *names.values().next()?;
         Some(OldObjects {
             cluster: cluster.to_owned(),
             fate: if removed <= to { Fate::Breaks } else { Fate::Later },
@@ -95,8 +93,7 @@ pub fn old_objects<'o>(captured: impl Iterator<Item = (&'o str, &'o Objects)>, t
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             by: by.to_owned(),
-            objects: names.len() as u64,
-            name,
+            names: names.into_keys().map(str::to_owned).collect(),
             removed,
             instead: api(version, &resource(kind)).map_or("", |api| api.instead),
         })
@@ -104,6 +101,17 @@ pub fn old_objects<'o>(captured: impl Iterator<Item = (&'o str, &'o Objects)>, t
     let mut rows: Vec<OldObjects> = all.into_iter().filter_map(row).collect();
     rows.sort_by_key(|own| own.fate);
     rows
+}
+
+/// Versions of Kubernetes' own groups in which objects were written, and of which the guide does not say when they end.
+pub fn unknown<'o>(captured: impl Iterator<Item = &'o Objects>) -> BTreeSet<String> {
+    let writings = captured.flat_map(|objects| &objects.old_writings);
+    let is_own = |version: &str| {
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        !group.contains('.') || group.ends_with(".k8s.io")
+    };
+    let unknown = writings.filter(|own| is_own(&own.version) && ended(&own.version, &own.kind).is_none());
+    unknown.map(|own| format!("{} {}", own.version, own.kind)).collect()
 }
 
 #[cfg(test)]
@@ -143,7 +151,8 @@ mod tests {
         };
         let (first, second) = (captured(&["a", "b"]), captured(&["b", "c"]));
         let rows = old_objects([("x", &first), ("x", &second)].into_iter(), Minor(24));
-        assert_eq!((rows.len(), rows[0].objects, rows[0].fate, rows[0].name.as_str()), (1, 3, Fate::Later, "a"));
+        assert_eq!((rows.len(), rows[0].fate), (1, Fate::Later));
+        assert_eq!(rows[0].names, ["a", "b", "c"]);
         assert_eq!(old_objects([("x", &first)].into_iter(), Minor(25))[0].fate, Fate::Breaks);
     }
 }

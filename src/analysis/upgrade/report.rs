@@ -7,6 +7,7 @@ use crate::model::input::InputReport;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::time::{Span, format, second};
 use crate::model::units::counted;
+use std::collections::BTreeSet;
 
 /// What the report is made of.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct UpgradeInput<'c> {
     pub calls: Vec<(&'c Call, String)>,
     /// Objects that were written in versions that end, and whose they are.
     pub objects: Vec<(&'c OldObjects, String)>,
+    /// Versions in which objects were written, and of which it is not known when they end.
+    pub unknown: BTreeSet<String>,
     pub to: Minor,
     /// Whether calls could be seen at all: in a log, or in metrics.
     pub has_calls: bool,
@@ -53,6 +56,9 @@ const OBJECT_COLUMNS: [&str; 10] = [
     "cluster",
 ];
 
+/// Versions that a sentence names.
+const NAMED: usize = 5;
+
 /// A finding for manifests that can't be applied any more.
 fn old_finding(old: &OldObjects, owner: &str, to: Minor) -> Finding {
     let subject = [
@@ -72,14 +78,14 @@ fn old_finding(old: &OldObjects, owner: &str, to: Minor) -> Finding {
     Finding::new("upgrade-old-manifest", Severity::Warning, &subject)
         .summary(format!(
             "{} of kind {}{place} ({}) written{by} in {}, which Kubernetes 1.{} does not serve (removed in 1.{})",
-            counted(old.objects, "object"),
+            counted(old.names.len() as u64, "object"),
             old.kind,
-            old.name,
+            old.names.first().map_or("", String::as_str),
             old.version,
             to.0,
             old.removed.0
         ))
-        .evidence(serde_json::json!({"objects": old.objects, "removed_release": format!("1.{}", old.removed.0)}))
+        .evidence(serde_json::json!({"objects": old.names.len(), "removed_release": format!("1.{}", old.removed.0)}))
         .remedy(remedy)
 }
 
@@ -114,7 +120,7 @@ fn finding(call: &Call, owner: &str, to: Minor, span: Span) -> Finding {
 
 /// The report.
 pub fn report(input: UpgradeInput<'_>) -> Report {
-    let UpgradeInput { calls, objects, to, has_calls, inputs, span, top } = input;
+    let UpgradeInput { calls, objects, unknown, to, has_calls, inputs, span, top } = input;
     let count = |fate: Fate| calls.iter().filter(|(call, _)| call.fate == fate).count() as u64;
     let clients = clients_that_break(calls.iter().map(|(call, _)| *call));
     let time = |at: Option<i64>| at.map_or(Value::None, |at| Value::Text(format(at)));
@@ -135,12 +141,18 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
         ]
     };
     let breaks = count(Fate::Breaks);
+    let named = clients.iter().filter(|[_, user, _]| !user.is_empty()).count() as u64;
+    let is_unnamed = calls.iter().any(|(call, _)| call.fate == Fate::Breaks && call.requests.is_none());
+    let whose = match (named, is_unnamed) {
+        (0, true) => "clients that metrics do not name".to_owned(),
+        (_, true) => format!("{} and of others that metrics do not name", counted(named, "client")),
+        _ => counted(named, "client"),
+    };
     let mut lead = match breaks {
-        0 => format!("No call of an API that Kubernetes 1.{} does not serve was seen.", to.0),
+        0 => format!("No call was seen that an apiserver marked as not served by Kubernetes 1.{}.", to.0),
         _ => format!(
-            "{} of {} would fail on Kubernetes 1.{}.",
+            "{} of {whose} would fail on Kubernetes 1.{}.",
             counted(breaks, "kind") + " of deprecated API calls",
-            counted(clients.len() as u64, "client"),
             to.0
         ),
     };
@@ -150,11 +162,19 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
             lead += &format!(" Looked at: {from} to {to}; a job that runs more rarely is not in it.");
         }
         None if !has_calls => {
-            lead = "There is no audit log and no metrics page: nobody knows who calls what.".to_owned()
+            lead =
+                "There is no audit log and no metrics page with anything in it: nobody knows who calls what.".to_owned()
         }
         None => lead += " There is no audit log: metrics name no clients, and forget calls when an apiserver restarts.",
     }
-    let old: u64 = objects.iter().filter(|(own, _)| own.fate == Fate::Breaks).map(|(own, _)| own.objects).sum();
+    let breaking = objects.iter().filter(|(own, _)| own.fate == Fate::Breaks);
+    // Several may have written one.
+    let ones: BTreeSet<[&str; 4]> = breaking
+        .flat_map(|(own, _)| {
+            own.names.iter().map(|name| [&own.cluster, &own.kind, &own.namespace, name].map(String::as_str))
+        })
+        .collect();
+    let old = ones.len() as u64;
     if old > 0 {
         let were = if old == 1 { "was" } else { "were" };
         lead += &format!(
@@ -168,7 +188,7 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
             own.fate.name().into(),
             own.kind.as_str().into(),
             Value::text(&own.namespace),
-            Value::Count(own.objects),
+            Value::Count(own.names.len() as u64),
             own.version.as_str().into(),
             Value::text(&own.by),
             format!("1.{}", own.removed.0).as_str().into(),
@@ -195,6 +215,14 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
     let mut notes = Vec::new();
     if calls.len() > shown {
         notes.push(format!("{} more; --top 0 shows all", counted((calls.len() - shown) as u64, "call")));
+    }
+    if !unknown.is_empty() {
+        let some: Vec<&str> = unknown.iter().take(NAMED).map(String::as_str).collect();
+        let more = if unknown.len() > NAMED { ", …" } else { "" };
+        notes.push(format!(
+            "Objects were written in versions of which it is not known when they end: {}{more}",
+            some.join(", ")
+        ));
     }
     let table = Table {
         name: "calls".to_owned(),
@@ -223,6 +251,7 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
         findings,
         ..Report::default()
     };
+    report.coverage.insert("unknown_versions".to_owned(), unknown.into_iter().collect::<Vec<String>>().into());
     report.coverage.insert("to_version".to_owned(), format!("1.{}", to.0).into());
     report
 }

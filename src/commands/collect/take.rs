@@ -11,9 +11,11 @@ use crate::jobs::etcd_pull::pull;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::apf;
 use crate::sources::clock::now;
+use crate::sources::content;
 use crate::sources::etcd::pull::{Access, PullError};
 use crate::sources::live::{Cluster, LiveError, Page};
-use crate::sources::objects::{clean, live, usage};
+use crate::sources::objects::clean::{self, Page as Cleaned};
+use crate::sources::objects::{live, usage};
 use crate::sources::pprof::HEAP;
 use std::fs::File;
 use std::io;
@@ -98,6 +100,11 @@ impl Taker<'_> {
         }
         self.tick()?;
         match self.cluster.get(number, path) {
+            Ok(Page { body, .. }) if content::is_html(&body) => {
+                let why =
+                    format!("{of}{path}: an HTML page, as from a proxy or a login, and no answer of an apiserver");
+                self.miss(what, of, why);
+            }
             Ok(Page { at, body, .. }) => self.keep(what, of, &file(at), at, &body)?,
             Err(error) => {
                 self.refused(what, of, &error);
@@ -138,34 +145,45 @@ impl Taker<'_> {
     /// One list, page by page.
     fn list(&mut self, folder: &str, path: &str) -> io::Result<()> {
         let resource = path.rsplit('/').next().unwrap_or(path);
-        let mut next: Option<String> = None;
+        let kind = if path == usage::PATH { "podmetrics" } else { resource };
+        // A page is kept when the next one is there: of a list that breaks off the last page says so.
+        let mut last: Option<(Micros, Cleaned)> = None;
         for number in 1..=live::PAGES {
             self.wait()?;
-            let answer = self.cluster.get(0, &live::page_of(path, next.as_deref()));
-            let page = match answer {
-                Ok(page) => page,
+            let next = last.as_ref().and_then(|(_, page)| page.next.as_deref());
+            let answer = self.cluster.get(0, &live::page_of(path, next));
+            let cleaned = match answer {
+                Ok(page) => clean::page(&page.body).map(|cleaned| (page.at, cleaned)).map_err(|what| {
+                    self.miss("objects", path, format!("{path}: {what}"));
+                }),
                 Err(error) => {
                     self.refused("objects", path, &error);
-                    break;
+                    Err(())
                 }
             };
-            match clean::page(&page.body) {
-                Ok(cleaned) => {
-                    let kind = if path == usage::PATH { "podmetrics" } else { resource };
-                    self.keep("objects", path, &format!("{folder}/{kind}.{number}.json"), page.at, &cleaned.text)?;
-                    next = cleaned.next;
-                }
-                Err(what) => {
-                    self.miss("objects", path, format!("{path}: {what}"));
-                    break;
-                }
-            }
-            if next.is_none() {
-                break;
-            }
-            if self.stop.load(Ordering::Relaxed) {
+            let is_same = |new: &Option<(Micros, Cleaned)>, old: &Option<(Micros, Cleaned)>| {
+                let token = |page: &Option<(Micros, Cleaned)>| page.as_ref().and_then(|own| own.1.next.clone());
+                token(new).is_some() && token(new) == token(old)
+            };
+            let mut new = cleaned.ok();
+            if is_same(&new, &last) {
+                self.miss("objects", path, format!("{path}: each page names itself as the next one"));
+                new = None;
+            } else if new.is_some() && self.stop.load(Ordering::Relaxed) {
                 self.miss("objects", path, format!("{path}: stopped after {number} pages"));
-                break;
+            }
+            if let Some((at, page)) = last.take() {
+                let text = if new.is_some() { page.text } else { page.in_part() };
+                self.keep("objects", path, &format!("{folder}/{kind}.{}.json", number - 1), at, &text)?;
+            }
+            let is_stopped = self.stop.load(Ordering::Relaxed);
+            match new {
+                Some((_, ref page)) if page.next.is_some() && !is_stopped => last = new,
+                Some((at, page)) => {
+                    let text = if page.next.is_none() { page.text } else { page.in_part() };
+                    return self.keep("objects", path, &format!("{folder}/{kind}.{number}.json"), at, &text);
+                }
+                None => break,
             }
         }
         Ok(())

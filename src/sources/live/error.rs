@@ -113,8 +113,8 @@ pub enum LiveError {
         next: String,
     },
     /// 429 or 503, however often it was asked.
-    #[error("{server}{path}: {code} after {tries} {}{}; the apiserver is overloaded: try again \
-         later", if *tries == 1 { "try" } else { "tries" }, asks(*retry_after))]
+    #[error("{server}{path}: {code} after {tries} {}{} ({words}); {}: try again \
+         later", if *tries == 1 { "try" } else { "tries" }, asks(*retry_after), busy(*code))]
     Busy {
         /// The apiserver.
         server: String,
@@ -126,6 +126,8 @@ pub enum LiveError {
         tries: u32,
         /// How long it last asked to be left alone.
         retry_after: Option<Duration>,
+        /// The apiserver's own words.
+        words: String,
     },
     /// Any other status but 200.
     #[error("{server}{path}: {code}, {what}")]
@@ -186,7 +188,7 @@ impl LiveError {
             }
             Self::Timeout { after, received, .. } => format!("{} within {after:?}", so_far(*received)),
             Self::Unauthorized { .. } => "it does not accept the kubeconfig's credentials".to_owned(),
-            Self::Busy { code, tries, .. } => format!("{code} after {tries} tries"),
+            Self::Busy { code, tries, words, .. } => format!("{code} after {tries} tries ({words})"),
             Self::Status { code, what, .. } => format!("{code}, {what}"),
             other => other.to_string(),
         }
@@ -217,7 +219,18 @@ fn so_far(received: u64) -> String {
 }
 
 fn asks(retry_after: Option<Duration>) -> String {
-    retry_after.map_or(String::new(), |time| format!(", with Retry-After {time:?}"))
+    retry_after.map_or(String::new(), |time| {
+        format!(", with Retry-After {:?}", Duration::from_secs(time.as_secs_f64().ceil() as u64))
+    })
+}
+
+/// Who has too much to do, or is not there: behind an aggregated API another server answers 503.
+fn busy(code: u16) -> &'static str {
+    if code == 429 {
+        "the apiserver is overloaded"
+    } else {
+        "the apiserver, or the server behind this API, is unavailable"
+    }
 }
 
 /// The most characters of somebody else's text that an error repeats.

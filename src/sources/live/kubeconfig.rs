@@ -64,6 +64,11 @@ pub(super) async fn find(target: &Target, around: &Surroundings<'_>) -> Result<C
     let options = KubeConfigOptions { context: Some(wanted), cluster: None, user: None };
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| broken(foreign(&explain(error))))?;
+    if config.cluster_url.scheme().is_none() {
+        let server = foreign(&config.cluster_url.to_string());
+        return Err(broken(format!("cluster '{name}' has the server {server}; write https:// before it")));
+    }
+    token_of_file(&mut config);
     impersonate(&mut config, target);
     let proxy = proxy(cluster.proxy_url.as_deref(), &config.cluster_url, around);
     Ok(ClusterAccess { name, config, proxy })
@@ -127,6 +132,19 @@ fn in_cluster(target: &Target, around: &Surroundings<'_>) -> Result<ClusterAcces
     impersonate(&mut config, target);
     let proxy = proxy(None, &config.cluster_url, around);
     Ok(ClusterAccess { name: "in-cluster".to_owned(), config, proxy })
+}
+
+/// As kubectl does: a token's file comes before a token that is written out, and may end with a newline.
+fn token_of_file(config: &mut Config) {
+    let Some(path) = config.auth_info.token_file.clone().filter(|path| !path.is_empty()) else { return };
+    config.auth_info.token = None;
+    // What can't be read is reported when the token is needed. One without a newline is read again each minute.
+    if let Ok(text) = std::fs::read_to_string(path)
+        && text.trim() != text
+    {
+        config.auth_info.token = Some(text.trim().to_owned().into());
+        config.auth_info.token_file = None;
+    }
 }
 
 fn impersonate(config: &mut Config, target: &Target) {

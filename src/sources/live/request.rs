@@ -121,11 +121,11 @@ pub(super) async fn send(
             Err(Fault::Gone(_)) if !stale => {
                 stale = true;
             }
-            Err(Fault::Busy { code, retry_after }) => {
+            Err(Fault::Busy { code, retry_after, words }) => {
                 let Some(pause) = retries.pause(retry_after) else {
                     let About { server, path } = door.about(path);
                     let tries = retries.failed();
-                    return Err(LiveError::Busy { server, path, code: code.as_u16(), tries, retry_after });
+                    return Err(LiveError::Busy { server, path, code: code.as_u16(), tries, retry_after, words });
                 };
                 tokio::time::sleep(pause).await;
                 // What was kept open may be closed again by now.
@@ -138,8 +138,8 @@ pub(super) async fn send(
 
 /// What one try came to if not to a body.
 enum Fault {
-    /// 429 or 503.
-    Busy { code: StatusCode, retry_after: Option<Duration> },
+    /// 429 or 503, with the apiserver's words.
+    Busy { code: StatusCode, retry_after: Option<Duration>, words: String },
     /// Another status, with the apiserver's words.
     Status(StatusCode, String),
     /// No connection, or no answer on it.
@@ -206,7 +206,9 @@ async fn once(
         StatusCode::OK | StatusCode::CREATED => unpack(&head.headers, bytes, limit),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let asked = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            Err(Fault::Busy { code: head.status, retry_after: asked.and_then(|text| retry_after(text, now())) })
+            let retry_after = asked.and_then(|text| retry_after(text, now()));
+            let plain = unpack(&head.headers, bytes, limit).unwrap_or_default();
+            Err(Fault::Busy { code: head.status, retry_after, words: message(head.status, &plain) })
         }
         other => {
             let plain = unpack(&head.headers, bytes, limit).unwrap_or_default();
@@ -283,8 +285,8 @@ impl About {
                 LiveError::Forbidden { server, path, what, next }
             }
             Fault::Status(code, what) => LiveError::Status { server, path, code: code.as_u16(), what },
-            Fault::Busy { code, retry_after } => {
-                LiveError::Busy { server, path, code: code.as_u16(), tries: 1, retry_after }
+            Fault::Busy { code, retry_after, words } => {
+                LiveError::Busy { server, path, code: code.as_u16(), tries: 1, retry_after, words }
             }
             Fault::Cut(what, received) => LiveError::Cut { server, path, what, received },
             Fault::TooLarge => LiveError::TooLarge { server, path, limit: manners.limit },
@@ -295,6 +297,9 @@ impl About {
 
 /// The RBAC rule that a 403 is about, as somebody may grant it.
 fn missing_rule(path: &str, message: &str, impersonates: bool) -> String {
+    if message.contains("\"system:anonymous\"") {
+        return "the request had no credentials: the context's user is not in the kubeconfig, or has none".to_owned();
+    }
     if impersonates && message.contains("impersonate") {
         return "impersonation requires a ClusterRole with verbs [impersonate] on users and groups".to_owned();
     }
@@ -309,9 +314,9 @@ fn missing_rule(path: &str, message: &str, impersonates: bool) -> String {
             );
         }
     };
-    let rest = match rest {
-        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
-        rest => rest,
+    let (rest, role) = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => (rest, "Role"),
+        rest => (rest, "ClusterRole"),
     };
     let (resource, verb) = match rest {
         [resource] if resource.ends_with("reviews") => (*resource, "create"),
@@ -319,7 +324,7 @@ fn missing_rule(path: &str, message: &str, impersonates: bool) -> String {
         [resource, ..] => (*resource, "get"),
         [] => ("", "get"),
     };
-    format!("the user needs a Role with apiGroups [\"{group}\"], resources [{resource}], verbs [{verb}]")
+    format!("the user needs a {role} with apiGroups [\"{group}\"], resources [{resource}], verbs [{verb}]")
 }
 
 /// Why there was no answer.

@@ -112,7 +112,7 @@ pub fn find(arguments: &[String]) -> Captures {
             let around = Path::new(&source.path).parent().filter(|_| !is_named);
             let place = around.map_or_else(|| source.path.clone(), |folder| folder.display().to_string());
             let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));
-            merge(all, objects);
+            all.merge(objects);
         }
         read.insert(number, taken);
     }
@@ -130,7 +130,7 @@ pub fn find(arguments: &[String]) -> Captures {
         if folder.as_os_str().is_empty() {
             let (_, latest, all) = named.entry(cluster).or_insert_with(|| (path, at, Objects::default()));
             *latest = at.max(*latest);
-            merge(all, objects);
+            all.merge(objects);
         } else {
             all.captures.push(capture(cluster, at, path, objects));
         }
@@ -175,28 +175,6 @@ impl ObjectFile {
     }
 }
 
-/// Takes in the objects of another file.
-fn merge(into: &mut Objects, from: Objects) {
-    #[rustfmt::skip]
-    let Objects {
-        namespaces, quotas, limit_ranges, pods, workloads, nodes, claims, services, webhooks, counts, old_writings,
-        kinds, met,
-    } = from;
-    into.namespaces.extend(namespaces);
-    into.quotas.extend(quotas);
-    into.limit_ranges.extend(limit_ranges);
-    into.pods.extend(pods);
-    into.workloads.extend(workloads);
-    into.nodes.extend(nodes);
-    into.claims.extend(claims);
-    into.services.extend(services);
-    into.webhooks.extend(webhooks);
-    counts.into_iter().for_each(|(key, count)| *into.counts.entry(key).or_default() += count);
-    into.old_writings.extend(old_writings);
-    into.kinds.extend(kinds);
-    into.met.extend(met);
-}
-
 /// Whether the start of a file says that it holds Kubernetes objects.
 fn looks_so(source: &mut Source) -> bool {
     if !matches!(source.place, Place::File(_)) {
@@ -208,9 +186,25 @@ fn looks_so(source: &mut Source) -> bool {
     let is_list =
         |source: &mut Source| whole(source, MAX_FILE_BYTES).ok().flatten().is_some_and(|bytes| read::is_list(&bytes));
     // An EventList of an audit log is one, too; it is a log.
-    let is_named = has(b"apiVersion") && (has(b"kind") || has(b"items"));
+    let is_json = matches!(head.trim_ascii_start().first(), Some(b'{' | b'['));
+    // A program may hold these words, too.
+    let has_key = || head.split(|byte| *byte == b'\n').any(|line| is_key(line, b"apiVersion:"));
+    let is_named = has(b"apiVersion") && (has(b"kind") || has(b"items")) && (is_json || has_key());
     let begins_with_items = || head.trim_ascii_start().starts_with(b"{") && has(b"\"items\"");
-    !has(b"audit.k8s.io") && (is_named || begins_with_items() && is_list(source))
+    !is_log(&head) && (is_named || begins_with_items() && is_list(source))
+}
+
+/// Whether a line of YAML begins with a key, of a list's item perhaps.
+fn is_key(line: &[u8], key: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    line.strip_prefix(b"- ").unwrap_or(line).trim_ascii_start().starts_with(key)
+}
+
+/// Whether it begins like the JSON of an audit log. An object may mention audit events in its text, as a policy for
+/// them does that lies in a ConfigMap.
+fn is_log(head: &[u8]) -> bool {
+    let is_json = matches!(head.trim_ascii_start().first(), Some(b'{' | b'['));
+    is_json && memchr::memmem::find(head, b"\"audit.k8s.io/").is_some()
 }
 
 fn modified(place: &Place) -> Option<Micros> {

@@ -2,7 +2,7 @@
 
 use super::read::not;
 use crate::model::problem::Problem;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Where containers stand.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -20,6 +20,19 @@ pub struct Page {
     pub objects: u64,
     /// The token of the next page.
     pub next: Option<String>,
+}
+
+impl Page {
+    /// Its JSON, with the token of the next page, which is not there: whoever reads it knows that the list goes on.
+    pub fn in_part(&self) -> Vec<u8> {
+        let document = serde_json::from_slice::<Value>(&self.text).ok();
+        let with_token = document.and_then(|mut document| {
+            let metadata = document.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            metadata.as_object_mut()?.insert("continue".to_owned(), self.next.clone()?.into());
+            serde_json::to_vec(&document).ok()
+        });
+        with_token.unwrap_or_else(|| self.text.clone())
+    }
 }
 
 /// Cleans a page as an apiserver answers it.

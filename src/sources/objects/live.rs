@@ -51,8 +51,8 @@ pub enum ListError {
     },
 }
 
-/// Takes all lists of `LISTS` whose kind is wanted. What can't be had is reported beside; what of a list was had before
-/// is kept.
+/// Takes all lists of `LISTS` whose kind is wanted. What can't be had is reported beside; of a list that breaks off
+/// nothing is taken, since half of the pods look like a cluster that needs half.
 pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Vec<ListError>) {
     let mut objects = Objects::default();
     let mut errors = Vec::new();
@@ -63,8 +63,28 @@ pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Ve
     (objects, errors)
 }
 
-/// Takes one list, page by page. Items that can't be taken are an error once the others were.
-pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
+/// How often a list is begun again whose next page has expired (410).
+const BEGINNINGS: usize = 3;
+
+/// Takes one list, all of it or nothing. Items that can't be taken are an error once the others were.
+fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
+    for beginning in 1.. {
+        let mut own = Objects::default();
+        match pages(cluster, path, &mut own) {
+            Err(ListError::Live { error: LiveError::Status { code: 410, .. }, .. }) if beginning < BEGINNINGS => {}
+            Err(error) => return Err(error),
+            Ok(skipped) => {
+                objects.merge(own);
+                let malformed = |what| ListError::Malformed { path: path.to_owned(), what };
+                return skipped.problem().map_or(Ok(()), |what| Err(malformed(what)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes a list page by page; what of it could not be taken.
+fn pages(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<Taken, ListError> {
     let mut next: Option<String> = None;
     let mut skipped = Taken::default();
     let malformed = |what| ListError::Malformed { path: path.to_owned(), what };
@@ -74,12 +94,15 @@ pub fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), 
             .map_err(|error| ListError::Live { path: path.to_owned(), error })?;
         let (token, taken) = read::page(&page.body, objects).map_err(malformed)?;
         skipped.skipped.extend(taken.skipped);
+        if token.is_some() && token == next {
+            return Err(malformed(Problem::malformed("each page names itself as the next one")));
+        }
         next = token;
         if next.is_none() {
             break;
         }
     }
-    skipped.problem().map_or(Ok(()), |what| Err(malformed(what)))
+    Ok(skipped)
 }
 
 /// The path of a list's first page, or of the one that a token stands for.

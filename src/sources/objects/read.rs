@@ -44,6 +44,8 @@ pub struct Taken {
     pub skipped: Vec<Problem>,
     /// Why the file was not read to its end.
     pub broken: Option<Problem>,
+    /// Whether it is a page, behind which the next one is asked for.
+    is_page: bool,
 }
 
 impl Taken {
@@ -111,9 +113,16 @@ pub fn is_list(bytes: &[u8]) -> bool {
 /// A page of a list as an apiserver answers it: takes its objects, and gives the token of the next page.
 pub fn page(bytes: &[u8], objects: &mut Objects) -> Result<(Option<String>, Taken), Problem> {
     let document: &RawValue = serde_json::from_slice(bytes).map_err(|error| not("JSON", &error))?;
-    let mut taken = Taken::default();
+    let mut taken = Taken { is_page: true, ..Taken::default() };
+    let of: Document<'_> =
+        serde_json::from_str(document.get()).map_err(|error| not("a list of Kubernetes objects", &error))?;
+    if of.items.is_none() {
+        // Gateways answer so where the login has ended.
+        let kind = of.kind.unwrap_or_default();
+        return Err(Problem::malformed(format!("not a list of objects, but of kind {kind}")));
+    }
     take(document, ("", ""), objects, &mut taken)?;
-    let document: Document<'_> = serde_json::from_str(document.get())?;
+    let document = of;
     Ok((document.metadata.next.filter(|next| !next.is_empty()), taken))
 }
 
@@ -128,6 +137,10 @@ fn take(json: &RawValue, of: (&str, &str), objects: &mut Objects, taken: &mut Ta
     let kind = document.kind.as_deref().unwrap_or(of.0);
     let version = document.api_version.as_deref().unwrap_or(of.1);
     if let Some(items) = document.items {
+        if !taken.is_page && document.metadata.next.is_some_and(|next| !next.is_empty()) {
+            let what = "a part of a list: it goes on with a page that is not in this file (metadata.continue)";
+            taken.skipped.push(Problem::malformed(what));
+        }
         // An empty list is `null` in what the apiserver writes.
         let items: Option<Vec<&RawValue>> = serde_json::from_str(items.get())?;
         let kind = kind.strip_suffix("List").unwrap_or_default();

@@ -7,7 +7,7 @@ use crate::model::flame::short_name;
 use crate::model::forecast::Unit;
 use crate::model::incident::{Card, FAILURES, Flame, Incident, Own, Section, Verdict, change, command_line};
 use crate::model::report::{Finding, Report, Severity};
-use crate::model::time::{self, Micros, SECOND, Span, clock};
+use crate::model::time::{self, Micros, SECOND, Span, end_of, moment_of};
 use crate::model::units::{counted, percent, significant};
 use crate::views::html::{self, finding, grid};
 use crate::views::table::tables_for_people;
@@ -126,7 +126,7 @@ fn episode(own: &Episode) -> Json {
         .map(|effect| json!({"words": effect.words, "before": effect.shown[0], "within": effect.shown[1]}));
     json!({
         "badge": grade(own.grade), "name": own.grade.name(), "state": own.state.name(), "headline": own.headline,
-        "when": format!("{} to {} UTC", second(own.from), clock(own.to)),
+        "when": format!("{} to {} UTC", second(own.from), end_of((own.from, own.to))),
         "causes": causes.collect::<Vec<_>>(), "effects": effects.collect::<Vec<_>>(),
     })
 }
@@ -177,7 +177,8 @@ fn timeline(incident: &Incident) -> Vec<Json> {
     let row = |entry: &crate::model::incident::Entry| {
         let slack = if entry.slack > 0 { format!(" (within {} s)", entry.slack / SECOND) } else { String::new() };
         json!({
-            "at": clock(entry.at), "sort": entry.at / 1000, "until": entry.until.map(clock),
+            "at": moment_of(entry.at, incident.span), "sort": entry.at / 1000,
+            "until": entry.until.map(|until| moment_of(until, incident.span)),
             "severity": entry.severity.name(),
             "kind": entry.kind, "who": entry.who, "what": format!("{}{slack}", entry.what),
             "source": entry.source.words(),

@@ -20,7 +20,7 @@
     return `${Number(value.toFixed(digits))}${letters[at]}`;
   };
   const amount = (value, unit) => unit === "bytes"
-    ? scaled(value, 1000, [" B", " kB", " MB", " GB", " TB"])
+    ? scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB"])
     : scaled(value, 1000, ["", "k", "M", "G"]) + (unit === "per-second" ? "/s" : "");
 
   // ---- what can be copied
@@ -95,10 +95,12 @@
 
   // ---- charts
   const [W, H, L, R, T, B] = [1000, 240, 64, 12, 10, 28];
-  const ticks = (high) => {
+  const ticks = (high, unit) => {
     const raw = high / 4;
     const power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= raw);
+    const step = unit === "bytes" && raw >= 1
+      ? 2 ** Math.ceil(Math.log2(raw))
+      : [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= raw);
     return Array.from({ length: Math.ceil(high / step) + 1 }, (_, n) => n * step);
   };
   const steps = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400];
@@ -121,7 +123,7 @@
       picture.replaceChildren();
       const shown = spec.lines.filter((line) => !hidden.has(line.name));
       const high = Math.max(...shown.flatMap((line) => line.points.map((point) => point[1])), 1e-9);
-      const marks = ticks(high);
+      const marks = ticks(high, spec.unit);
       const top = marks.at(-1);
       const y = (number) => H - B - (H - T - B) * number / top;
       for (const own of data.windows) {

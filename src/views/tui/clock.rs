@@ -65,7 +65,8 @@ impl Clock {
             let to = if self.at < end { to.min(end) } else { self.at };
             return Some((from.min(to - SECOND), to));
         };
-        let start = down(to - length).max(down(from));
+        // What a bundle says it is about begins when it says.
+        let start = down(to - length).max(if self.is_bounded { from } else { down(from) });
         Some((start.min(to - self.tile), to))
     }
 

@@ -7,6 +7,7 @@
 
 pub mod ask;
 mod clock;
+mod copy;
 pub mod draw;
 mod found;
 pub mod grid;

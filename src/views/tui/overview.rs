@@ -151,7 +151,10 @@ fn draw_charts(state: &State, all: &[Line<'_>], area: Rect, buffer: &mut Buffer)
         let most = if line.chart.name.starts_with("cgroup_") { shared } else { own };
         // One request in minutes is no full bar.
         let most = if line.chart.unit == Unit::PerSecond { most.max(LEAST_RATE) } else { most };
-        let here = line.points.iter().rev().find(|(at, _)| *at < state.clock.at).map(|(_, value)| *value);
+        // A size is that of its moment; a rate is of the time from there on.
+        let is_size = line.chart.unit == Unit::Bytes;
+        let is_here = |at: Micros| at < state.clock.at || is_size && at == state.clock.at;
+        let here = line.points.iter().rev().find(|(at, _)| is_here(*at)).map(|(_, value)| *value);
         let number = |value: f64| amount(line.chart.unit, value);
         buffer.set_stringn(x, y, fit(&plain(&line.name), usize::from(NAME - 1)), usize::from(NAME), theme.text);
         let here = here.map_or_else(|| "-".to_owned(), number);

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Tabs that have findings for the first one, and whether these change while all is live: snapshots, profiles and
 /// objects that were named stay as they are.
-const TELLING: [(Tab, bool); 7] = [
+const TELLING: [(Tab, bool); 8] = [
     (Tab::Overview, true),
     (Tab::Clients, true),
     (Tab::Keyspace, false),
@@ -23,6 +23,7 @@ const TELLING: [(Tab, bool); 7] = [
     (Tab::Heap, false),
     (Tab::Quotas, false),
     (Tab::Guard, true),
+    (Tab::Forecast, false),
 ];
 
 /// How often those that are not looked at are asked, while all is live.
@@ -232,7 +233,10 @@ impl State {
     /// Goes to a tab, if there is one.
     pub(super) fn go(&mut self, tab: Tab) {
         match (self.tabs().contains(&tab), tab) {
-            (true, _) => self.tab = tab,
+            (true, _) => {
+                self.tab = tab;
+                self.message = None;
+            }
             (false, Tab::Fleet) => self.show_message("one cluster; several: plimsoll tui NAME=SOURCE NAME=SOURCE"),
             (false, _) => self.show_message("no cluster is open: Enter opens the one that is selected"),
         }
@@ -290,10 +294,18 @@ impl State {
         Some(Effect::Ask(ask))
     }
 
-    /// Asks tabs that are not looked at for their findings, each now and then: while all is live, no report reports
-    /// all of the time.
+    /// Asks tabs that are not looked at for their findings: while all is live each now and then, as no report reports
+    /// all of the time; else what no report has, forecasts.
     pub(super) fn ask_around(&mut self) -> Vec<Effect> {
-        if !self.is_live || !self.clock.is_playing {
+        if !self.is_live {
+            let is_known = self.found.as_ref().is_none_or(|found| found.history.is_empty());
+            if is_known || self.tab == Tab::Forecast || self.asked_around.contains_key(&Tab::Forecast) {
+                return Vec::new();
+            }
+            self.asked_around.insert(Tab::Forecast, self.now);
+            return self.ask(Tab::Forecast, false).into_iter().collect();
+        }
+        if !self.clock.is_playing {
             return Vec::new();
         }
         let lists_objects = self.found.as_ref().is_some_and(|found| found.lists_objects);
@@ -332,11 +344,12 @@ impl State {
         Effect::Ask(ask)
     }
 
-    /// Findings, the gravest first, each once: those of the report, which is about all of the time; without one those
-    /// of all tabs that were looked at.
+    /// Findings, the gravest first, each once: those of the report, which is about all of the time, and of forecasts,
+    /// which it has not; without one those of all tabs that were looked at.
     pub fn all_findings(&self) -> Vec<&Finding> {
         // The report puts them in order: the heaviest episode first, then what weighs in it.
-        let mut all: Vec<&Finding> = self.of_report.iter().collect();
+        let of_forecasts = self.findings.get(&Tab::Forecast).into_iter().flatten();
+        let mut all: Vec<&Finding> = self.of_report.iter().chain(of_forecasts).collect();
         let is_it = |finding: &Finding| matches!(finding.id.as_str(), "incident" | "episode");
         all.sort_by_key(|finding| (!is_it(finding), std::cmp::Reverse(finding.severity)));
         if self.story.is_empty() {

@@ -1,7 +1,7 @@
 //! The course of time in two lines: how many requests there were, what is looked at, what happened when.
 
 use super::state::State;
-use crate::model::time::{Micros, Span, clock};
+use crate::model::time::{Micros, Span, moment_of};
 use crate::views::columns::spark;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -63,8 +63,16 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     let Some(span) = state.clock.span.filter(|_| area.height >= 2 && area.width > 3 * LABEL) else { return };
     let theme = &state.theme;
     let inner = inner(area);
-    buffer.set_stringn(area.x, area.y, clock(span.0), 8, theme.dim);
-    buffer.set_stringn(area.right() - 8, area.y, clock(span.1), 8, theme.dim);
+    // Of several days the date comes before hours and minutes.
+    let label = |at: Micros| match moment_of(at, Some(span)) {
+        text if text.len() > 8 => text.get(5..16).unwrap_or(&text).to_owned(),
+        text => text,
+    };
+    for (at, is_last) in [(span.0, false), (span.1, true)] {
+        let text = label(at);
+        let x = if is_last { area.right().saturating_sub(text.len() as u16) } else { area.x };
+        buffer.set_stringn(x, area.y, &text, text.len(), theme.dim);
+    }
     let requests = state.course.as_ref().and_then(|course| course.charts.iter().find(|chart| chart.name == "requests"));
     let points = requests.and_then(|chart| chart.lines.first()).map_or(&[][..], |(_, points)| points.as_slice());
     let values = highest(points, span, inner.width);

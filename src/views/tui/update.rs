@@ -9,7 +9,6 @@ use super::state::{Pivot, Standing, State};
 use super::theme::{NAMES, Theme};
 use super::{Effect, Msg, Tab};
 use crate::model::cause::Source;
-use crate::model::incident::commands;
 use crate::model::report::{Severity, Value};
 use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
@@ -329,6 +328,7 @@ impl State {
         let tabs = self.tabs();
         let at = tabs.iter().position(|tab| *tab == self.tab).unwrap_or(0) as isize;
         self.tab = tabs[(at + by).rem_euclid(tabs.len() as isize) as usize];
+        self.message = None;
     }
 
     pub(super) fn body_mut(&mut self) -> Option<&mut Body> {
@@ -533,41 +533,12 @@ impl State {
             Some(mark) => {
                 self.clock.go_around(mark.at);
                 self.jumped = Some((mark.at, self.clock.at));
-                self.show_message(format!("{}: {}", time::clock(mark.at), mark.what));
+                self.show_message(format!("{}: {}", time::moment_of(mark.at, self.clock.span), mark.what));
             }
             None if self.marks.is_empty() && !self.is_live => {
                 self.show_message("the timeline is still being computed, or is empty")
             }
             None => self.show_message("no event in that direction"),
-        }
-    }
-
-    /// Copies what one can run: the commands of the finding that is looked at, each on a line, else the command that
-    /// shows what is shown.
-    fn copy(&mut self) -> Vec<Effect> {
-        let finding = match (&self.popup, self.pane().part().map(|part| &part.body)) {
-            (Some(popup), _) => Some(popup.commands.clone()),
-            (None, _) if self.tab == Tab::Overview && self.pane().place() == 0 => {
-                self.all_findings().get(self.selected).map(|finding| commands(&finding.remedy))
-            }
-            (None, Some(Body::Grid(grid))) if grid.title == "findings" => {
-                let of = |at: usize| self.pane().answer.as_ref().and_then(|answer| answer.findings.get(at));
-                grid.selected_index().and_then(of).map(|finding| commands(&finding.remedy))
-            }
-            _ => None,
-        };
-        let Some(lines) = finding.filter(|lines| !lines.is_empty()) else { return self.copy_command() };
-        self.show_message(format!("copied: {}", lines.join("  ")));
-        vec![Effect::Copy(lines.join("\n"))]
-    }
-
-    fn copy_command(&mut self) -> Vec<Effect> {
-        match self.shown_want().map(|want| want.line()) {
-            Some(line) => {
-                self.show_message(format!("copied: {line}"));
-                vec![Effect::Copy(line)]
-            }
-            None => Vec::new(),
         }
     }
 }

@@ -60,7 +60,7 @@ impl SchedulerView<'_> {
         let (active, growth) = self.pods("active", ACTIVE)?;
         let more =
             growth.filter(|(_, surely)| *surely).map(|(slope, _)| format!(", {} more each minute", significant(slope)));
-        let pace = self.attempts("scheduled").and_then(|own| own.per_s).unwrap_or(0.0);
+        let pace = self.attempts("scheduled").and_then(|own| own.led_per_s.or(own.per_s)).unwrap_or(0.0);
         let slowest = self
             .scheduler
             .stages

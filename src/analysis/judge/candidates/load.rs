@@ -1,6 +1,6 @@
 //! Causes that are somebody's requests.
 
-use super::plane::{elsewhere, spent};
+use super::plane::{AS_FAST, elsewhere, spent};
 use super::rules::{is_flow, writer};
 use super::{BEFORE, Candidate, Case, Grown, Operation, View, began_after, ln_times};
 use crate::analysis::judge::profile::{Added, Count};
@@ -8,8 +8,8 @@ use crate::analysis::judge::requests::{Class, Kind, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
 use crate::analysis::judge::vitals::Vital;
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND};
-use std::collections::BTreeMap;
+use crate::model::time::{Micros, SECOND, Span};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Callers that are examined, those that added most work.
 const CALLERS: usize = 6;
@@ -197,6 +197,7 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let queued = case.vital(Vital::QueueWait, NO_WAIT_S, "").map(|own| own.0);
     // Where slow requests were, by their annotations.
     let noted = case.audit().map_or(0.0, |view| elsewhere(view, 0) * elsewhere(view, 1) * spent(view, 2));
+    let alone = if noted > 0.0 { (Source::Audit, noted) } else { (Source::Metrics, waits_alone(case)) };
     if !is_throttled && changed.is_none() && noted == 0.0 && queued.is_none_or(|times| times < MUCH_LONGER) {
         return None;
     }
@@ -204,7 +205,7 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("too-few-seats")
         .with("throttled_flat", flat_of, if is_throttled { flat } else { 0.0 })
         .with("no_slower", flat_of, if is_throttled { flat * no_slower(view) } else { 0.0 })
-        .with("queued_alone", Source::Audit, flat * noted)
+        .with("queued_alone", alone.0, flat * alone.1)
         .with("away", view.source(), case.has(Signal::is_away));
     if let Some(times) = queued {
         candidate = candidate.with("queued_flat", Source::Metrics, flat * times.clamp(0.0, 2.0));
@@ -224,6 +225,31 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
         candidate.caller = changed;
     }
     Some(candidate)
+}
+
+/// Of the time that requests take, the part that they wait in queues, where pages say that neither etcd nor webhooks
+/// answer more slowly: whoever holds seats holds them no longer than before. Requests wait at all apiservers then; at
+/// one of them alone, it carries too much, or is slow itself.
+fn waits_alone(case: &Case<'_>) -> f64 {
+    let view = case.views.iter().find(|view| view.source() == Source::Metrics);
+    let (Some(view), Some(vitals)) = (view, case.vitals) else { return 0.0 };
+    let is_slower = |vital, noise| case.vital(vital, noise, "").is_some_and(|(times, _)| times >= AS_FAST);
+    if !case.goes_on(Vital::EtcdRequest) || is_slower(Vital::EtcdRequest, 0.005) || is_slower(Vital::Webhook, 0.005) {
+        return 0.0;
+    }
+    let names: BTreeSet<&str> = vitals.of(Vital::QueueWait).map(|course| course.instance.as_str()).collect();
+    let waits = |name: &&str| {
+        let mean =
+            |span: Span| vitals.mean(Vital::QueueWait, span, |course| course.instance == **name).map(|own| own.0);
+        let now = mean(case.draft.span).unwrap_or(0.0);
+        ln_times(now, mean(case.baseline).unwrap_or(0.0), NO_WAIT_S) >= MUCH_LONGER
+    };
+    if !names.iter().all(waits) {
+        return 0.0;
+    }
+    let waited = vitals.mean(Vital::QueueWait, case.draft.span, |_| true).map_or(0.0, |(mean, count)| mean * count);
+    let took: f64 = view.within.kinds.values().map(|own| own.seconds).sum();
+    part(waited, took).min(1.0)
 }
 
 /// How far what is served takes no longer than usual: seats that are held for longer would be full, too. Where most

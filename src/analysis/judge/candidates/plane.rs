@@ -16,7 +16,7 @@ use crate::model::time::{Micros, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
-const AS_FAST: f64 = 0.35;
+pub(super) const AS_FAST: f64 = 0.35;
 /// A database is full from this part of its quota on: what is left is less than what it grows by at once.
 const FULL: f64 = 0.98;
 /// So many requests at an apiserver show how fast it is.
@@ -258,7 +258,9 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             let gone = vitals.of(Vital::Unreachable).filter(|own| own.instance == start.instance);
             let gone = gone.flat_map(|own| &own.points).map(|point| point.span.0);
             let gone = gone.filter(|at| (from..start.at).contains(at));
-            begins = begins.into_iter().chain(gone).chain([start.at]).min();
+            // Where there is no log, nothing is known of it since its last page.
+            let seen = start.seen.filter(|_| case.audit().is_none());
+            begins = begins.into_iter().chain(gone).chain([start.at]).chain(seen).min();
             is_started = true;
             candidate.name.get_or_insert_with(|| start.instance.clone());
         } else if !is_still(case) && !is_stood_still && (away.is_none() || case.draft.state != State::Ongoing) {
@@ -341,9 +343,13 @@ fn came_back(case: &Case<'_>, view: &View<'_>) -> Option<Feature> {
     if view.source() != Source::Audit {
         return None;
     }
-    let is_it = |own: &Deviation| own.signal == Signal::Silence && stops::reconnect(view.series, own.span.1, &[]);
+    let silences = case.draft.deviations.iter().filter(|own| own.signal == Signal::Silence);
+    let silences: Vec<Span> = silences.map(|own| own.span).collect();
+    // Where it goes again and again, the other times say nothing of what is usual.
+    let others = |own: &Span| silences.iter().filter(|other| *other != own).copied().collect::<Vec<Span>>();
+    let is_back = silences.iter().any(|own| stops::reconnect(view.series, own.1, &others(own)));
     let failed = view.within.tiles.errors / view.within.tiles.requests.max(1.0);
-    let value = if case.draft.deviations.iter().any(is_it) { (1.0 - failed / MUCH_FAILED).max(0.0) } else { 0.0 };
+    let value = if is_back { (1.0 - failed / MUCH_FAILED).max(0.0) } else { 0.0 };
     Some(Feature { name: "came_back", value, source: Source::Audit })
 }
 
