@@ -234,12 +234,10 @@ fn whose_time_is_uneven_is_named_and_what_ends_early_is_said() {
     assert!(summary.contains("comes from lister (heavy)"), "{summary}");
     assert_eq!(report["tables"]["clients"][0]["user"], "heavy");
     // Pages of one apiserver that end early are no skew with a date.
+    let labels = "code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"cluster\"";
     let page = |count: u64| {
-        format!(
-            "process_start_time_seconds 1795160000\napiserver_request_total{{code=\"200\",component=\"apiserver\",\
-             dry_run=\"\",group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} \
-             {count}\n"
-        )
+        let series = format!("apiserver_request_total{{{labels},subresource=\"\",verb=\"LIST\",version=\"v1\"}}");
+        format!("process_start_time_seconds 1795160000\n{series} {count}\n")
     };
     let pages = folder();
     for number in 0..41 {

@@ -326,11 +326,10 @@ fn manifests_that_mention_audit_events_are_manifests_and_pages_are_taken_togethe
         (&json!(1), 2)
     );
     // An apiserver that started again has forgotten what its first page shows.
+    let labels = "code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"cluster\"";
     let page = |start: u64, called: &str| {
-        format!(
-            "process_start_time_seconds {start}\napiserver_request_total{{code=\"200\",component=\"apiserver\",dry_run=\"\",\
-             group=\"\",resource=\"pods\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\"}} 10\n{called}"
-        )
+        let series = format!("apiserver_request_total{{{labels},subresource=\"\",verb=\"LIST\",version=\"v1\"}}");
+        format!("process_start_time_seconds {start}\n{series} 10\n{called}")
     };
     let called = "apiserver_requested_deprecated_apis{group=\"policy\",removed_release=\"1.25\",\
                   resource=\"poddisruptionbudgets\",subresource=\"\",version=\"v1beta1\"} 1\n";

@@ -458,7 +458,7 @@ fn finding(
         let short = |text: &str| text.chars().take(40).collect::<String>();
         match client.agent.as_str() {
             "" => short(&client.user),
-            agent => format!("{} ({})", short(agent), short(&short_user(&client.user))),
+            agent => format!("{} ({})", short(agent), short(short_user(&client.user))),
         }
     };
     let names: Vec<String> = pins.iter().filter(|_| measure != Measure::Memory).take(3).map(name).collect();

@@ -235,13 +235,16 @@ fn has_baseline(own: &Judgement) -> bool {
     own.profiles.first().is_some_and(|(_, [before, _])| before.seconds > 0.0)
 }
 
+/// So many seconds beside a window are hardly any.
+const HARDLY_ANY: f64 = 30.0;
+
 /// Why a window that somebody named is none.
 fn nothing(own: &Judgement) -> String {
     let within = || own.profiles.iter().map(|(_, [_, within])| &within.tiles);
     if within().all(|tiles| tiles.requests == 0.0) {
         return "no request is known of it".to_owned();
     }
-    if !has_baseline(own) {
+    if own.profiles.iter().all(|(_, [before, _])| before.seconds < HARDLY_ANY) {
         return "there is hardly any other time that it could be compared with".to_owned();
     }
     // What was counted stands in the table below it.

@@ -13,6 +13,7 @@ use crate::model::cause::Source;
 use crate::model::report::{Severity, Table};
 use crate::sources::clock::now;
 use crate::sources::find;
+use crate::sources::store::Store;
 use crate::sources::wanted::Wanted;
 use crate::views::Format;
 use crate::views::tui::want::Role;
@@ -313,6 +314,9 @@ pub(super) fn look(sources: &[String], history: Vec<String>, context: &mut Conte
         Err(_) if !dumps.is_empty() || !history.is_empty() => Load::default(),
         Err(error) => return Err(error),
     };
+    // A store that is looked at has its own history.
+    let own = sources.iter().filter(|source| Store::is_store(std::path::Path::new(source))).cloned();
+    let history = if history.is_empty() { own.collect() } else { history };
     let stores = history.iter().filter(|source| std::path::Path::new(source).is_dir()).cloned().collect();
     Ok(SourceKinds {
         stores,

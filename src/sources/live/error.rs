@@ -127,7 +127,7 @@ pub enum LiveError {
         /// How long it last asked to be left alone.
         retry_after: Option<Duration>,
         /// The apiserver's own words.
-        words: String,
+        words: Box<str>,
     },
     /// Any other status but 200.
     #[error("{server}{path}: {code}, {what}")]

@@ -139,7 +139,7 @@ pub(super) async fn send(
 /// What one try came to if not to a body.
 enum Fault {
     /// 429 or 503, with the apiserver's words.
-    Busy { code: StatusCode, retry_after: Option<Duration>, words: String },
+    Busy { code: StatusCode, retry_after: Option<Duration>, words: Box<str> },
     /// Another status, with the apiserver's words.
     Status(StatusCode, String),
     /// No connection, or no answer on it.
@@ -208,7 +208,7 @@ async fn once(
             let asked = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
             let retry_after = asked.and_then(|text| retry_after(text, now()));
             let plain = unpack(&head.headers, bytes, limit).unwrap_or_default();
-            Err(Fault::Busy { code: head.status, retry_after, words: message(head.status, &plain) })
+            Err(Fault::Busy { code: head.status, retry_after, words: message(head.status, &plain).into() })
         }
         other => {
             let plain = unpack(&head.headers, bytes, limit).unwrap_or_default();

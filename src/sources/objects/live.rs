@@ -36,7 +36,7 @@ pub enum ListError {
     #[error("{path}: {error}")]
     Live {
         /// What was asked for.
-        path: String,
+        path: &'static str,
         /// What came of it.
         #[source]
         error: LiveError,
@@ -45,7 +45,7 @@ pub enum ListError {
     #[error("{path}: {what}")]
     Malformed {
         /// What was asked for.
-        path: String,
+        path: &'static str,
         /// Where and what.
         what: Problem,
     },
@@ -67,7 +67,7 @@ pub fn take(cluster: &Cluster, is_wanted: &dyn Fn(&str) -> bool) -> (Objects, Ve
 const BEGINNINGS: usize = 3;
 
 /// Takes one list, all of it or nothing. Items that can't be taken are an error once the others were.
-fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), ListError> {
+fn list(cluster: &Cluster, path: &'static str, objects: &mut Objects) -> Result<(), ListError> {
     for beginning in 1.. {
         let mut own = Objects::default();
         match pages(cluster, path, &mut own) {
@@ -75,7 +75,7 @@ fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), List
             Err(error) => return Err(error),
             Ok(skipped) => {
                 objects.merge(own);
-                let malformed = |what| ListError::Malformed { path: path.to_owned(), what };
+                let malformed = |what| ListError::Malformed { path, what };
                 return skipped.problem().map_or(Ok(()), |what| Err(malformed(what)));
             }
         }
@@ -84,14 +84,12 @@ fn list(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<(), List
 }
 
 /// Takes a list page by page; what of it could not be taken.
-fn pages(cluster: &Cluster, path: &str, objects: &mut Objects) -> Result<Taken, ListError> {
+fn pages(cluster: &Cluster, path: &'static str, objects: &mut Objects) -> Result<Taken, ListError> {
     let mut next: Option<String> = None;
     let mut skipped = Taken::default();
-    let malformed = |what| ListError::Malformed { path: path.to_owned(), what };
+    let malformed = |what| ListError::Malformed { path, what };
     for _ in 0..PAGES {
-        let page = cluster
-            .get(0, &page_of(path, next.as_deref()))
-            .map_err(|error| ListError::Live { path: path.to_owned(), error })?;
+        let page = cluster.get(0, &page_of(path, next.as_deref())).map_err(|error| ListError::Live { path, error })?;
         let (token, taken) = read::page(&page.body, objects).map_err(malformed)?;
         skipped.skipped.extend(taken.skipped);
         if token.is_some() && token == next {

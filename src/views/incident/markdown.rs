@@ -4,6 +4,7 @@ use crate::model::cause::Cause;
 use crate::model::incident::{Entry, FAILURES, Incident, command_line};
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, SECOND};
+use crate::model::units::percent;
 use crate::views::markdown::escape;
 use std::io::{self, Write};
 
@@ -89,10 +90,10 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     for (number, cause) in reported.iter().enumerate() {
         writeln!(
             out,
-            "{}. **{}** ({:.0} %): {}",
+            "{}. **{}** ({}): {}",
             number + 1,
             cause.words(),
-            cause.confidence * 100.0,
+            percent(cause.confidence),
             escape(&cause.summary)
         )?;
         for evidence in cause.supports.iter().take(EVIDENCE) {
