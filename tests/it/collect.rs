@@ -513,3 +513,30 @@ fn what_can_not_be_written_or_reached_is_said() {
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["taken"], "nothing unfinished is left behind");
 }
+
+/// A list whose next page has expired is begun again; of one that breaks off nothing is taken, and a bundle says so.
+#[test]
+fn a_list_that_breaks_off_is_no_smaller_list() {
+    let (lab, home) = (lab(), tempfile::tempdir().unwrap());
+    let proposed = || {
+        let kubeconfig = lab.kubeconfig();
+        let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--context", "full"];
+        plimsoll(&[&["quota", "propose"], &cluster[..], &["-o", "json"]].concat())
+    };
+    let whole = proposed().json(0);
+    let rows = whole["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    fs::write(lab.folder.join("expired"), "1").unwrap();
+    let again = proposed();
+    assert_eq!(again.json(0)["rows"], whole["rows"], "begun again");
+    // Each time: pods are not counted at all, so that nothing is proposed for less than runs.
+    fs::write(lab.folder.join("expired"), "99").unwrap();
+    let without = proposed();
+    assert!(without.stderr.contains("/api/v1/pods: 410"), "{}", without.stderr);
+    assert_eq!(without.code, Some(3));
+    let bundle = home.path().join("part.tar.zst");
+    let ran = collect(&lab, "full", &bundle, &["--duration", "1s"]);
+    assert!(ran.code == Some(3) && ran.stdout.contains("410"), "{}", ran.stderr);
+    let ran = plimsoll(&["quota", "propose", bundle.to_str().unwrap()]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("a part of a list"), "{}", ran.stderr);
+}

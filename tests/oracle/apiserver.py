@@ -319,6 +319,14 @@ class Handler(BaseHTTPRequestHandler):
         if resource in ("flowschemas", "prioritylevelconfigurations") and "/v1/" in path:
             return False
         start = int(query.get("continue", "0/").split("/")[0])
+        # The file `expired` in the folder says how often a further page of pods has expired.
+        expired = os.path.join(folder, "expired")
+        if start and resource == "pods" and os.path.exists(expired):
+            with lock:
+                counts["expired"] = counts.get("expired", 0) + 1
+            if counts["expired"] <= int(open(expired).read()):
+                self.refuse(410, "The provided continue parameter is too old")
+                return True
         items = whole["items"] or []
         page = items[start:start + min(PAGE, int(query.get("limit", len(items) or 1)))]
         if page and resource == "pods":

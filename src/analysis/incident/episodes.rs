@@ -9,7 +9,7 @@ use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
 use crate::model::episode::{Effect, Episode, Failure, Grade, SignalSpan, State};
 use crate::model::report::Finding;
-use crate::model::time::{self, SECOND};
+use crate::model::time::{self, Micros, SECOND, Span};
 use crate::model::units::{bytes, counted, duration, percent, significant};
 
 /// A change by less is not worth a word.
@@ -235,8 +235,8 @@ fn has_baseline(own: &Judgement) -> bool {
     own.profiles.first().is_some_and(|(_, [before, _])| before.seconds > 0.0)
 }
 
-/// So many seconds beside a window are hardly any.
-const HARDLY_ANY: f64 = 30.0;
+/// So much time beside a window is hardly any, in µs.
+const HARDLY_ANY: Micros = 30 * SECOND;
 
 /// Why a window that somebody named is none.
 fn nothing(own: &Judgement) -> String {
@@ -244,7 +244,9 @@ fn nothing(own: &Judgement) -> String {
     if within().all(|tiles| tiles.requests == 0.0) {
         return "no request is known of it".to_owned();
     }
-    if own.profiles.iter().all(|(_, [before, _])| before.seconds < HARDLY_ANY) {
+    // Where there is no other time, it is compared with itself.
+    let is_other = |span: &&Span| span.1 <= own.from || span.0 >= own.to;
+    if own.counted[1].iter().filter(is_other).map(|span| span.1 - span.0).sum::<Micros>() < HARDLY_ANY {
         return "there is hardly any other time that it could be compared with".to_owned();
     }
     // What was counted stands in the table below it.

@@ -142,51 +142,52 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// One list, page by page.
+    /// One list, page by page. A page is kept when the next one is there: of a list that breaks off the last one says
+    /// so.
     fn list(&mut self, folder: &str, path: &str) -> io::Result<()> {
         let resource = path.rsplit('/').next().unwrap_or(path);
         let kind = if path == usage::PATH { "podmetrics" } else { resource };
-        // A page is kept when the next one is there: of a list that breaks off the last page says so.
+        let file = |number: usize| format!("{folder}/{kind}.{number}.json");
         let mut last: Option<(Micros, Cleaned)> = None;
         for number in 1..=live::PAGES {
             self.wait()?;
             let next = last.as_ref().and_then(|(_, page)| page.next.as_deref());
-            let answer = self.cluster.get(0, &live::page_of(path, next));
-            let cleaned = match answer {
-                Ok(page) => clean::page(&page.body).map(|cleaned| (page.at, cleaned)).map_err(|what| {
-                    self.miss("objects", path, format!("{path}: {what}"));
-                }),
-                Err(error) => {
-                    self.refused("objects", path, &error);
-                    Err(())
-                }
-            };
-            let is_same = |new: &Option<(Micros, Cleaned)>, old: &Option<(Micros, Cleaned)>| {
-                let token = |page: &Option<(Micros, Cleaned)>| page.as_ref().and_then(|own| own.1.next.clone());
-                token(new).is_some() && token(new) == token(old)
-            };
-            let mut new = cleaned.ok();
-            if is_same(&new, &last) {
-                self.miss("objects", path, format!("{path}: each page names itself as the next one"));
-                new = None;
-            } else if new.is_some() && self.stop.load(Ordering::Relaxed) {
-                self.miss("objects", path, format!("{path}: stopped after {number} pages"));
-            }
+            let new = self.page(path, next);
             if let Some((at, page)) = last.take() {
                 let text = if new.is_some() { page.text } else { page.in_part() };
-                self.keep("objects", path, &format!("{folder}/{kind}.{}.json", number - 1), at, &text)?;
+                self.keep("objects", path, &file(number - 1), at, &text)?;
             }
-            let is_stopped = self.stop.load(Ordering::Relaxed);
-            match new {
-                Some((_, ref page)) if page.next.is_some() && !is_stopped => last = new,
-                Some((at, page)) => {
-                    let text = if page.next.is_none() { page.text } else { page.in_part() };
-                    return self.keep("objects", path, &format!("{folder}/{kind}.{number}.json"), at, &text);
-                }
-                None => break,
+            let Some((at, page)) = new else { return Ok(()) };
+            if page.next.is_none() {
+                return self.keep("objects", path, &file(number), at, &page.text);
             }
+            if number == live::PAGES || self.stop.load(Ordering::Relaxed) {
+                self.miss("objects", path, format!("{path}: stopped after {number} pages"));
+                return self.keep("objects", path, &file(number), at, &page.in_part());
+            }
+            last = Some((at, page));
         }
         Ok(())
+    }
+
+    /// The page of a list that a token stands for, and when it was asked for; why there is none is noted.
+    fn page(&mut self, path: &str, next: Option<&str>) -> Option<(Micros, Cleaned)> {
+        let page = match self.cluster.get(0, &live::page_of(path, next)) {
+            Ok(page) => page,
+            Err(error) => {
+                self.refused("objects", path, &error);
+                return None;
+            }
+        };
+        let why = match clean::page(&page.body) {
+            Ok(cleaned) if cleaned.next.is_none() || cleaned.next.as_deref() != next => {
+                return Some((page.at, cleaned));
+            }
+            Ok(_) => "each page names itself as the next one".to_owned(),
+            Err(what) => what.to_string(),
+        };
+        self.miss("objects", path, format!("{path}: {why}"));
+        None
     }
 
     /// Waits until another page may be asked for.

@@ -191,20 +191,15 @@ fn looks_so(source: &mut Source) -> bool {
     let has_key = || head.split(|byte| *byte == b'\n').any(|line| is_key(line, b"apiVersion:"));
     let is_named = has(b"apiVersion") && (has(b"kind") || has(b"items")) && (is_json || has_key());
     let begins_with_items = || head.trim_ascii_start().starts_with(b"{") && has(b"\"items\"");
-    !is_log(&head) && (is_named || begins_with_items() && is_list(source))
+    // An object may mention audit events in its text, as a policy for them does that lies in a ConfigMap.
+    let is_log = is_json && has(b"\"audit.k8s.io/");
+    !is_log && (is_named || begins_with_items() && is_list(source))
 }
 
 /// Whether a line of YAML begins with a key, of a list's item perhaps.
 fn is_key(line: &[u8], key: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     line.strip_prefix(b"- ").unwrap_or(line).trim_ascii_start().starts_with(key)
-}
-
-/// Whether it begins like the JSON of an audit log. An object may mention audit events in its text, as a policy for
-/// them does that lies in a ConfigMap.
-fn is_log(head: &[u8]) -> bool {
-    let is_json = matches!(head.trim_ascii_start().first(), Some(b'{' | b'['));
-    is_json && memchr::memmem::find(head, b"\"audit.k8s.io/").is_some()
 }
 
 fn modified(place: &Place) -> Option<Micros> {

@@ -68,19 +68,18 @@ const BEGINNINGS: usize = 3;
 
 /// Takes one list, all of it or nothing. Items that can't be taken are an error once the others were.
 fn list(cluster: &Cluster, path: &'static str, objects: &mut Objects) -> Result<(), ListError> {
-    for beginning in 1.. {
-        let mut own = Objects::default();
-        match pages(cluster, path, &mut own) {
-            Err(ListError::Live { error: LiveError::Status { code: 410, .. }, .. }) if beginning < BEGINNINGS => {}
-            Err(error) => return Err(error),
-            Ok(skipped) => {
-                objects.merge(own);
-                let malformed = |what| ListError::Malformed { path, what };
-                return skipped.problem().map_or(Ok(()), |what| Err(malformed(what)));
-            }
+    let mut own = Objects::default();
+    let mut taken = pages(cluster, path, &mut own);
+    for _ in 1..BEGINNINGS {
+        if !matches!(taken, Err(ListError::Live { error: LiveError::Status { code: 410, .. }, .. })) {
+            break;
         }
+        own = Objects::default();
+        taken = pages(cluster, path, &mut own);
     }
-    Ok(())
+    let skipped = taken?;
+    objects.merge(own);
+    skipped.problem().map_or(Ok(()), |what| Err(ListError::Malformed { path, what }))
 }
 
 /// Takes a list page by page; what of it could not be taken.

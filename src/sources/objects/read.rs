@@ -116,9 +116,9 @@ pub fn page(bytes: &[u8], objects: &mut Objects) -> Result<(Option<String>, Take
     let mut taken = Taken { is_page: true, ..Taken::default() };
     let of: Document<'_> =
         serde_json::from_str(document.get()).map_err(|error| not("a list of Kubernetes objects", &error))?;
-    if of.items.is_none() {
-        // Gateways answer so where the login has ended.
-        let kind = of.kind.unwrap_or_default();
+    let kind = of.kind.as_deref().unwrap_or_default();
+    if of.items.is_none() && !kind.ends_with("List") {
+        // Gateways answer so where the login has ended; an empty list may have `null`.
         return Err(Problem::malformed(format!("not a list of objects, but of kind {kind}")));
     }
     take(document, ("", ""), objects, &mut taken)?;
