@@ -14,6 +14,7 @@ use crate::analysis::judge::candidates::Operation;
 use crate::analysis::judge::deviations::MIN_INTERVALS;
 use crate::analysis::judge::paged::Paged;
 use crate::analysis::judge::rolled::Rolled;
+use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::vitals::Vitals;
 use crate::analysis::judge::{self, Input, RequestSeries, Requests};
 use crate::analysis::metrics::Retention;
@@ -86,6 +87,8 @@ pub(crate) struct Load {
     pub(crate) is_short: bool,
     /// Bursts that recur, which are no episodes.
     pub(crate) recurring: usize,
+    /// Times between those of the bundles.
+    pub(crate) unseen: Vec<Span>,
     /// Which episode is the heaviest.
     pub(crate) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
@@ -162,6 +165,29 @@ impl Load {
             self.bounds.0 = self.bounds.0.zip(from).map(|(a, b)| a.min(b));
             self.bounds.1 = self.bounds.1.zip(to).map(|(a, b)| a.max(b));
         }
+        let mut times: Vec<Span> = all.iter().map(bounds_of).filter_map(|(from, to)| from.zip(to)).collect();
+        times.sort_unstable();
+        let mut until = Micros::MIN;
+        for (from, to) in times {
+            self.unseen.extend((until > Micros::MIN && until < from).then_some((until, from)));
+            until = until.max(to);
+        }
+    }
+
+    /// Whether an episode is that nothing went on between the times of two bundles, which neither has recorded.
+    fn is_unseen(&self, own: &judge::Episode) -> bool {
+        let within = |gap: &Span| 2 * (own.to.min(gap.1) - own.from.max(gap.0)) > own.to - own.from;
+        let is_stop = |own: &Deviation| {
+            own.signal.is_stop() || own.signal.is_away() || matches!(own.signal, Signal::LogMissing(_))
+        };
+        !own.is_given && own.deviations.iter().all(is_stop) && self.unseen.iter().any(within)
+    }
+
+    /// What must be known where bundles leave out times between them.
+    pub(crate) fn unrecorded(&self) -> Option<String> {
+        let times: Vec<String> =
+            self.unseen.iter().map(|(from, to)| format!("{} to {}", time::second(*from), time::second(*to))).collect();
+        (!times.is_empty()).then(|| format!("No bundle is of {} UTC: nothing is known of that time.", times.join(", ")))
     }
 
     /// What must be known of numbers that are those of several clusters together; `None` of one.
@@ -296,7 +322,8 @@ impl Load {
         let given: Vec<Span> = given.into_iter().collect();
         let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
         let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
-        let judged = judge::judge(&input);
+        let mut judged = judge::judge(&input);
+        judged.episodes.retain(|own| !self.is_unseen(own));
         self.blind = rolled.as_ref().filter(|_| paged.is_none()).and_then(|own| judge::blind(own.kinds()));
         self.recurring = judged.recurring;
         self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);

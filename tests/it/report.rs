@@ -669,3 +669,29 @@ fn findings_are_documented() {
         assert!(weights.contains(&format!("(\"{kind}\", \"bias\"")), "{kind} has no weights");
     }
 }
+
+/// Of the time between two bundles neither has recorded anything: it is no outage.
+#[test]
+fn a_time_between_two_bundles_is_not_known() {
+    let home = folder();
+    let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
+    let part = |name: &str, from: &str, to: &str| {
+        let is_in = |line: &&str| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let at = event["stageTimestamp"].as_str().unwrap().to_owned();
+            at.as_str() >= from && at.as_str() < to
+        };
+        let lines: String = log.lines().filter(is_in).map(|line| format!("{line}\n")).collect();
+        write(home.path(), &format!("{name}/audit/apiserver-0/audit.log"), lines);
+        let about = format!("cluster: lab-3\nkubernetes_version: v1.36.0\nt0: {from}\nend: {to}\n");
+        write(home.path(), &format!("{name}/bundle.yaml"), about);
+        home.path().join(name).display().to_string()
+    };
+    let first = part("a", "2026-11-20T09:42:07Z", "2026-11-20T09:43:30Z");
+    let last = part("b", "2026-11-20T09:45:00Z", "2026-11-20T09:46:28Z");
+    let report = plimsoll(&["report", &first, &last, "-o", "json"]).json(0);
+    assert_eq!(report["episodes"], json!([]), "{}", report["summary"]);
+    let summary = report["summary"].as_array().unwrap();
+    let is_said = |line: &Value| line.as_str().unwrap().contains("2026-11-20 09:43:30 to 2026-11-20 09:45:00");
+    assert!(summary.iter().any(is_said), "{summary:?}");
+}

@@ -281,6 +281,7 @@ fn incident(
         summary.push(format!("The data cover {} of the time that was named, {}.", shown(given), shown(named)));
     }
     summary.extend(load.several_clusters());
+    summary.extend(load.unrecorded());
     let cluster = load.clusters.join(", ");
     let title = question.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {
         (Verdict::Incident(_), "") => "Incident report".to_owned(),
