@@ -3,7 +3,7 @@
 use super::show;
 use crate::analysis::answer::Answer;
 use crate::analysis::balance::report::{BalanceInput, Loaded, report};
-use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages};
+use crate::analysis::balance::{Fleet, add_pages, client_loads, of_logs, of_pages, short_pages};
 use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::inputs::rollup::{self, Covered};
@@ -13,7 +13,6 @@ use crate::model::event::called;
 use crate::model::question;
 use crate::model::time::{Micros, SECOND};
 use crate::sources::wanted::Wanted;
-use std::collections::BTreeSet;
 
 /// Arguments of `plimsoll balance`.
 #[derive(Debug, clap::Args)]
@@ -87,7 +86,7 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
                 return Err(Error::Usage("--where requires audit logs: metrics do not identify clients".to_owned()));
             }
             let fleets = of_pages(&facts);
-            input.partial = fleets.iter().flat_map(Fleet::short_pages).collect();
+            input.partial = short_pages(&facts);
             fleets.into_iter().map(|fleet| (fleet, Vec::new())).collect()
         } else {
             let logs: Vec<(String, String)> =
@@ -96,24 +95,15 @@ pub(super) fn answer(question: &question::Balance, context: &mut Context<'_>) ->
             let is_filtered = !filters.is_empty();
             let (rollup, outcome) =
                 rollup::read(found.streams, &Selection { since, until, filters, ..Selection::default() }, context)?;
-            let spans: Vec<Covered> = outcome
-                .coverage
-                .iter()
-                .zip(&logs)
-                .map(|(own, (_, name))| (name.clone(), own.first.zip(own.last)))
-                .collect();
-            let clusters: BTreeSet<&str> = logs.iter().map(|(cluster, _)| cluster.as_str()).collect();
-            for cluster in clusters {
-                let own = logs.iter().zip(&spans).filter(|((of, _), _)| of == cluster);
-                let own: Vec<Covered> = own.map(|(_, span)| span.clone()).collect();
-                input.partial.extend(rollup::short_logs(&own, since.zip(until)));
-            }
+            let spans: Vec<Covered> =
+                logs.iter().zip(&outcome.coverage).map(|(log, own)| (log.clone(), own.first.zip(own.last))).collect();
+            input.partial = rollup::short_logs(&spans, since.zip(until));
             input.notes.extend(rollup.folded_in_words());
             input.notes.extend(empty.iter().map(|(_, name)| format!("The log of {} is empty.", called(name))));
             input.inputs = outcome.inputs.into_iter().chain(input.inputs).collect();
             let all: Vec<(String, String)> = logs.iter().cloned().chain(empty).collect();
             let mut fleets = of_logs(&rollup, &all, is_filtered);
-            for ((cluster, instance), (_, span)) in logs.iter().zip(&spans) {
+            for ((cluster, instance), span) in &spans {
                 fleets.iter_mut().filter(|fleet| fleet.cluster == *cluster).for_each(|own| own.cover(instance, *span));
             }
             // What metrics show is of everybody.

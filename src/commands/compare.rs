@@ -22,7 +22,7 @@ use crate::model::units::counted;
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
 use crate::sources::find;
-use crate::sources::found::Discovery;
+use crate::sources::found::{Discovery, LogStream};
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
 use crate::views::{Format, contrast_svg};
@@ -198,52 +198,53 @@ fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[
 fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Error> {
     let now = context.io.now;
     let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
-    let found = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, now);
-    let begin = |source: &String| find::begin(&found(source));
-    // Whether a source goes on behind the midnight after its begin.
-    let is_over_midnight = |source: &String| {
-        let found = found(source);
-        let end = settle::rough_ends(&found.streams).map(|(_, last)| last);
+    // The first and the last moment of a source.
+    let ends = |source: &String| -> Option<Span> {
+        let found = find::find(std::slice::from_ref(source), Wanted::Both, now);
         let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).max();
-        let end = end.into_iter().chain(pages).max();
-        find::begin(&found).zip(end).is_some_and(|(begin, end)| begin.div_euclid(DAY) < end.div_euclid(DAY))
+        let end = settle::rough_ends(&found.streams).map(|(_, last)| last).max(pages);
+        find::begin(&found).map(|begin| (begin, end.unwrap_or(begin)))
     };
-    // A time, and whether it is one of a day: of the day on which the source begins.
-    let time = |text: &str, source: &String| match time_of_day(text) {
-        Some(since) => begin(source)
-            .map(|begin| (begin.div_euclid(DAY) * DAY + since, true))
-            .ok_or_else(|| format!("{text}: {source} has no day; use RFC 3339")),
-        None => parse_time(text, now)
-            .map(|at| (at, false))
-            .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
+    // Times of day are of the day on which the source begins.
+    let bounds = |texts: [&str; 2], source: &String| -> Result<WindowBounds, String> {
+        let of_day = texts.map(time_of_day);
+        let ends = match texts.into_iter().zip(of_day).find(|(_, of_day)| of_day.is_some()) {
+            Some((text, _)) => Some(ends(source).ok_or_else(|| format!("{text}: {source} has no day; use RFC 3339"))?),
+            None => None,
+        };
+        let time = |at: usize| match (of_day[at], ends, texts[at]) {
+            (_, _, "") => Ok(None),
+            (Some(since), Some((begin, _)), _) => Ok(Some(begin.div_euclid(DAY) * DAY + since)),
+            (_, _, text) => parse_time(text, now)
+                .map(Some)
+                .map_err(|why| format!("{why}, or HH:MM[:SS] of the day on which the source begins")),
+        };
+        let (mut from, mut to) = (time(0)?, time(1)?);
+        // Behind midnight it is the next day, where the source goes on there.
+        if let (Some((begin, end)), Some(until), [of_from, Some(_)]) = (ends, &mut to, of_day)
+            && begin.div_euclid(DAY) < end.div_euclid(DAY)
+        {
+            *until += if from.is_some_and(|from| from >= *until) { DAY } else { 0 };
+            if *until <= begin && (from.is_none() || of_from.is_some()) {
+                *until += DAY;
+                from = from.map(|from| from + DAY);
+            }
+        }
+        Ok((from, to))
     };
     let window = |text: &Option<String>, flag: &str, source: &String| -> Result<WindowBounds, Error> {
         let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
         let Some(text) = text else { return Ok((None, None)) };
         let (from, to) = text.split_once("..").ok_or_else(|| usage(format!("{text}: not a window; write FROM..TO")))?;
-        let bound = |text: &str| (!text.is_empty()).then(|| time(text, source)).transpose();
-        let (mut from, mut to) = (bound(from).map_err(usage)?, bound(to).map_err(usage)?);
-        // Behind midnight it is the next day.
-        if let (Some((from, _)), Some((to, true))) = (from, &mut to)
-            && from >= *to
-            && is_over_midnight(source)
-        {
-            *to += DAY;
-        }
-        let is_before = to.is_some_and(|(to, is_of_day)| is_of_day && begin(source).is_some_and(|begin| to <= begin));
-        if is_before && from.is_none_or(|(_, is_of_day)| is_of_day) && is_over_midnight(source) {
-            [&mut from, &mut to].into_iter().flatten().for_each(|(at, _)| *at += DAY);
-        }
-        match (from.map(|own| own.0), to.map(|own| own.0)) {
+        match bounds([from, to], source).map_err(usage)? {
             (Some(from), Some(to)) if from >= to => Err(usage(format!("{text}: it ends before it begins"))),
             window => Ok(window),
         }
     };
     if let Some(text) = &args.at {
-        let (mut at, is_of_day) = time(text, sources[0]).map_err(|why| Error::Usage(format!("--at: {why}")))?;
-        if is_of_day && begin(sources[0]).is_some_and(|begin| at <= begin) && is_over_midnight(sources[0]) {
-            at += DAY;
-        }
+        let usage = |why: String| Error::Usage(format!("--at: {why}"));
+        let (_, at) = bounds(["", text], sources[0]).map_err(usage)?;
+        let at = at.ok_or_else(|| usage("give a time".to_owned()))?;
         return Ok([(None, Some(at)), (Some(at), None)]);
     }
     Ok([window(&args.before_window, "--before", sources[0])?, window(&args.after_window, "--after", sources[1])?])
@@ -343,7 +344,8 @@ impl Comparing {
             for error in &found.errors {
                 context.lost(error)?;
             }
-            all_names.push(found.streams.iter().map(|stream| stream.stream.instance.clone()).collect::<Vec<String>>());
+            let name = |own: &LogStream| (own.stream.cluster.clone(), own.stream.instance.clone());
+            all_names.push(found.streams.iter().map(name).collect::<Vec<(String, String)>>());
             asked.push((
                 std::mem::take(&mut found.streams),
                 Selection { since, until, filters: self.filters.clone(), ..Selection::default() },
@@ -365,7 +367,7 @@ impl Comparing {
                     self.input.partial.push(note);
                 }
             }
-            instances.push(names.into_iter().collect::<BTreeSet<String>>().len());
+            instances.push(names.into_iter().map(|(_, instance)| instance).collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
             let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
                 let which = ["BEFORE", "AFTER"][side];

@@ -10,7 +10,7 @@ use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
 use crate::model::problem::Problem;
 use crate::model::question::Bounds;
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Span, is_short};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
@@ -180,23 +180,24 @@ pub(crate) fn pass<W: Worker, S>(
     Ok((all, outcome))
 }
 
-/// An apiserver, and from when to when its log has events; nothing where it has none.
-pub(crate) type Covered = (String, Option<(Micros, Micros)>);
+/// An apiserver by cluster and name, and from when to when its log has events; nothing where it has none.
+pub(crate) type Covered = ((String, String), Option<Span>);
 
-/// What is to be said of apiservers whose logs cover less of the time than those of others, within a window if one was
-/// asked for.
-pub(crate) fn short_logs(logs: &[Covered], window: Option<(Micros, Micros)>) -> Vec<String> {
-    let all = logs.iter().filter_map(|(_, span)| *span).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    let Some(all) = all else { return Vec::new() };
-    let (from, to) = window.map_or(all, |window| (window.0.max(all.0), window.1.min(all.1)));
-    let long = (to - from) as f64;
-    let short = logs.iter().filter_map(|(name, span)| {
-        let covers = span.map_or(0, |span| (span.1.min(to) - span.0.max(from)).max(0)) as f64;
+/// What is to be said of apiservers whose logs cover less of the time than those of others of their cluster, within a
+/// window if one was asked for.
+pub(crate) fn short_logs(logs: &[Covered], window: Option<Span>) -> Vec<String> {
+    let of_cluster = |cluster: &str| {
+        let own = logs.iter().filter(|((of, _), _)| of == cluster);
+        let all = own.fold(None, |all, (_, span)| time::together(all, *span))?;
+        Some(window.map_or(all, |window| (window.0.max(all.0), window.1.min(all.1))))
+    };
+    let short = logs.iter().filter_map(|((cluster, name), span)| {
+        let window = of_cluster(cluster).filter(|(from, to)| from < to)?;
         let reported = span.map_or_else(
             || "is empty".to_owned(),
             |(first, last)| format!("has only {} to {}", time::format(first), time::format(last)),
         );
-        (long > 0.0 && covers < 0.9 * long).then(|| {
+        span.is_none_or(|span| is_short(span, window)).then(|| {
             format!(
                 "The log of {} {reported}; rates and balance count the rest of the time as zero requests.",
                 called(name)

@@ -126,6 +126,15 @@ pub fn moment_of(at: Micros, span: Option<Span>) -> String {
     if span.is_none_or(|(from, to)| is_one_day(from, to)) { clock(at) } else { second(at) }
 }
 
+/// What covers less of a window than this part says little of it.
+const MOST: f64 = 0.9;
+
+/// Whether a time covers so little of a window that what is counted in it says little of the whole.
+pub fn is_short((from, to): Span, window: Span) -> bool {
+    let length = (window.1 - window.0) as f64;
+    length > 0.0 && ((to.min(window.1) - from.max(window.0)).max(0) as f64) < MOST * length
+}
+
 /// First and last instant of two stretches of time together.
 #[inline]
 pub fn together(a: Option<(Micros, Micros)>, b: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {

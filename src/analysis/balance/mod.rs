@@ -7,10 +7,9 @@ mod pages;
 pub mod report;
 
 pub use logs::{client_loads, of_logs};
-pub use pages::{add_pages, of_pages};
+pub use pages::{add_pages, of_pages, short_pages};
 
-use crate::model::event::called;
-use crate::model::time::{self, Micros, Span};
+use crate::model::time::{Micros, Span, is_short};
 use std::collections::BTreeMap;
 
 /// What load is measured by.
@@ -86,33 +85,11 @@ pub struct Fleet {
     piece: i64,
 }
 
-/// What is known for less than this part of the time is known for a part of it.
-const MOST: f64 = 0.9;
-
-/// Whether so much less is known than of all of a window that shares say little.
-fn is_short((from, to): Span, window: Span) -> bool {
-    let length = (window.1 - window.0) as f64;
-    length > 0.0 && ((to.min(window.1) - from.max(window.0)).max(0) as f64) < MOST * length
-}
-
 impl Fleet {
     /// Notes from when to when an apiserver's log has events, if that is much less than those of others.
     pub fn cover(&mut self, instance: &str, span: Option<Span>) {
         let span = span.filter(|span| is_short(*span, self.window));
         self.instances.get_mut(instance).into_iter().for_each(|own| own.covered = span);
-    }
-
-    /// What is to be said of apiservers whose pages cover less of the time than those of others.
-    pub fn short_pages(&self) -> Vec<String> {
-        let short = self.instances.iter().filter_map(|(name, own)| Some((name, own.covered?)));
-        let sentence = |(name, (from, to)): (&String, Span)| {
-            let [from, to] = [from, to].map(time::format);
-            format!(
-                "The pages of {} are of {from} to {to} only; shares count the rest of the time as zero requests.",
-                called(name)
-            )
-        };
-        short.map(sentence).collect()
     }
 
     /// The load of all.

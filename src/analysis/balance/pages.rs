@@ -1,9 +1,10 @@
 //! Load from metrics pages.
 
-use super::{Fleet, Instance, Measure, is_short};
+use super::{Fleet, Instance, Measure};
 use crate::analysis::metrics::catalogue::{Metric, Part};
-use crate::analysis::metrics::facts::{Component, Facts};
-use crate::model::time::{Micros, SECOND};
+use crate::analysis::metrics::facts::{self, Component, Facts};
+use crate::model::event::called;
+use crate::model::time::{self, Micros, SECOND, Span, is_short, together};
 use std::collections::BTreeMap;
 
 /// What the last pages report an apiserver.
@@ -22,8 +23,33 @@ fn last(facts: &Facts, number: usize, of: &mut Instance) {
     of.restarts = instance.restarts;
 }
 
-fn apiservers(facts: &Facts) -> impl Iterator<Item = (usize, &crate::analysis::metrics::facts::Instance)> {
+fn apiservers(facts: &Facts) -> impl Iterator<Item = (usize, &facts::Instance)> {
     facts.instances.iter().enumerate().filter(|(_, instance)| instance.component == Component::Apiserver)
+}
+
+/// From when to when there are pages of each cluster's apiservers.
+fn windows(facts: &Facts) -> BTreeMap<&str, Span> {
+    let mut all: BTreeMap<&str, Span> = BTreeMap::new();
+    for (_, own) in apiservers(facts) {
+        let window = all.entry(&own.cluster).or_insert((own.from, own.to));
+        *window = together(Some(*window), Some((own.from, own.to))).unwrap_or(*window);
+    }
+    all
+}
+
+/// What is to be said of apiservers whose pages cover less of the time than those of others.
+pub fn short_pages(facts: &Facts) -> Vec<String> {
+    let windows = windows(facts);
+    let sentence = |own: &facts::Instance| {
+        format!(
+            "The pages of {} are of {} to {} only; shares count the rest of the time as zero requests.",
+            called(&own.name),
+            time::format(own.from),
+            time::format(own.to)
+        )
+    };
+    let all = apiservers(facts).map(|(_, own)| own);
+    all.filter(|own| is_short((own.from, own.to), windows[own.cluster.as_str()])).map(sentence).collect()
 }
 
 /// What metrics show beside logs, of apiservers of the same names; gives the names of those that have no log.
@@ -42,16 +68,13 @@ pub fn add_pages(fleets: &mut [Fleet], facts: &Facts) -> Vec<String> {
 
 /// The apiservers of each cluster, by metrics alone.
 pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
+    let windows = windows(facts);
     let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
     for (number, instance) in apiservers(facts) {
-        let fleet = fleets
-            .entry(&instance.cluster)
-            .or_insert_with(|| Fleet { cluster: instance.cluster.clone(), ..Fleet::default() });
-        fleet.window = match fleet.window {
-            (0, 0) => (instance.from, instance.to),
-            (from, to) => (from.min(instance.from), to.max(instance.to)),
-        };
-        let mut own = Instance { covered: Some((instance.from, instance.to)), ..Instance::default() };
+        let (cluster, window) = (instance.cluster.clone(), windows[instance.cluster.as_str()]);
+        let fleet = fleets.entry(&instance.cluster).or_insert_with(|| Fleet { cluster, window, ..Fleet::default() });
+        let covered = Some((instance.from, instance.to)).filter(|own| is_short(*own, window));
+        let mut own = Instance { covered, ..Instance::default() };
         last(facts, number, &mut own);
         // What pages are minutes apart is not cut finer than they are.
         fleet.piece =
@@ -75,8 +98,6 @@ pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
     }
     let mut fleets: Vec<Fleet> = fleets.into_values().collect();
     for fleet in &mut fleets {
-        let window = fleet.window;
-        fleet.instances.values_mut().for_each(|own| own.covered = own.covered.filter(|own| is_short(*own, window)));
         // Pages of several instances are not taken at the same moment.
         let piece = fleet.piece;
         for instance in fleet.instances.values_mut() {

@@ -3,7 +3,7 @@
 use super::logs::named;
 use super::noise::{Measured, PARTS};
 use super::{Area, COUNTS, Pair, Pieces, Subject, joined};
-use crate::analysis::balance::{Fleet, of_pages};
+use crate::analysis::balance::short_pages;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Facts, Instance};
 use crate::analysis::metrics::traffic::{Dim, Query, measured};
@@ -124,8 +124,7 @@ pub fn partial(before: &Facts, after: &Facts) -> Vec<String> {
     );
     let mut all: Vec<String> = (was != is).then_some(differ).into_iter().collect();
     for (side, facts) in [("BEFORE", before), ("AFTER", after)] {
-        let short = of_pages(facts).iter().flat_map(Fleet::short_pages).collect::<Vec<String>>();
-        all.extend(short.into_iter().map(|sentence| format!("{side}: {sentence}")));
+        all.extend(short_pages(facts).into_iter().map(|sentence| format!("{side}: {sentence}")));
     }
     all
 }

@@ -71,6 +71,12 @@ const SLOWER: f64 = 0.4;
 /// Restarts that a sentence names.
 const STARTS_NAMED: usize = 4;
 
+/// A feature that goes up to `most`: what is more is not told apart.
+fn capped(value: f64, most: f64) -> String {
+    let more = if value >= most { " or more" } else { "" };
+    format!("{}{more}", percent(value))
+}
+
 /// The causes of an episode, likeliest first.
 pub fn causes(words: Words<'_>) -> Vec<Cause> {
     let mut all: Vec<Cause> =
@@ -291,10 +297,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             Some(own) => format!("requests: {}", change(own.rps)),
             None => format!("requests rose to {} times their baseline", times(value)),
         },
-        (_, "size") if value >= 3.0 => {
-            format!("added requests equal {} of all requests at baseline, or more", percent(value))
-        }
-        (_, "size") => format!("added requests equal {} of all requests at baseline", percent(value)),
+        (_, "size") => format!("added requests equal {} of all requests at baseline", capped(value, 3.0)),
         (_, "onset") => "rose when the episode began".to_owned(),
         (_, "throttled") => format!("{} of its requests were throttled (429)", percent(value)),
         (_, "control_plane") => "part of the control plane or a kubelet, which mostly react to others".to_owned(),
@@ -302,11 +305,8 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
             let what = candidate.name.as_deref().unwrap_or("these requests");
             format!("{} of the added load is {what}", percent(value))
         }
-        (_, "load") if value >= 3.0 => format!("requested work grew by {} or more: more load on etcd", percent(value)),
-        (_, "load") => format!("requested work grew by {}: more load on etcd", percent(value)),
-        // What is more is not told apart.
-        (_, "growth") if value >= 4.0 => format!("requested work grew by {} or more", percent(value)),
-        (_, "growth") => format!("requested work grew by {}", percent(value)),
+        (_, "load") => format!("requested work grew by {}: more load on etcd", capped(value, 3.0)),
+        (_, "growth") => format!("requested work grew by {}", capped(value, 4.0)),
         (_, "top") => format!("one client caused {} of the added load", percent(value)),
         ("client-surge" | "write-burst", "breadth") => {
             format!("other clients rose too: those with {} of the requests at baseline sent more", percent(value))
@@ -399,8 +399,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "limits_changed") => "a FlowSchema or PriorityLevelConfiguration was changed".to_owned(),
         (_, "one_slower") => format!("its requests took {} times as long as before", times(value)),
         (_, "rest_slower") => format!("requests to the others took {} times as long, too", times(value)),
-        (_, "load_here") if value >= 0.5 => format!("the work asked of it grew by {} or more", percent(value)),
-        (_, "load_here") => format!("the work asked of it grew by {}", percent(value)),
+        (_, "load_here") => format!("the work asked of it grew by {}", capped(value, 0.5)),
         (_, "unbound") => {
             "pods were created, none was bound to a node, and hardly any had its status written".to_owned()
         }

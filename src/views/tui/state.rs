@@ -297,22 +297,15 @@ impl State {
     /// Asks tabs that are not looked at for their findings: while all is live each now and then, as no report reports
     /// all of the time; else what no report has, forecasts.
     pub(super) fn ask_around(&mut self) -> Vec<Effect> {
-        if !self.is_live {
-            let is_known = self.found.as_ref().is_none_or(|found| found.history.is_empty());
-            if is_known || self.tab == Tab::Forecast || self.asked_around.contains_key(&Tab::Forecast) {
-                return Vec::new();
-            }
-            self.asked_around.insert(Tab::Forecast, self.now);
-            return self.ask(Tab::Forecast, false).into_iter().collect();
-        }
-        if !self.clock.is_playing {
+        if self.is_live && !self.clock.is_playing {
             return Vec::new();
         }
         let lists_objects = self.found.as_ref().is_some_and(|found| found.lists_objects);
         let changing = TELLING.map(|(tab, changes)| (tab, changes || tab == Tab::Quotas && lists_objects));
         let is_due = |(tab, changes): &(Tab, bool)| {
             let asked = self.asked_around.get(tab);
-            *tab != self.tab && asked.is_none_or(|at| *changes && self.now - at >= AROUND)
+            let is_asked_for = self.is_live || *tab == Tab::Forecast;
+            is_asked_for && *tab != self.tab && asked.is_none_or(|at| *changes && self.now - at >= AROUND)
         };
         let due: Vec<(Tab, bool)> = changing.into_iter().filter(is_due).collect();
         let mut effects = Vec::new();
