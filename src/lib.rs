@@ -33,6 +33,7 @@ pub use cli::Io;
 
 /// Runs the program for the process that it is in.
 pub fn program() -> std::process::ExitCode {
+    cli::keep_little();
     let code = run(std::env::args_os(), &mut Io::process());
     sources::archive::clear();
     code

@@ -6,10 +6,10 @@ pub fn give_back() {
     malloc::trim();
 }
 
-/// From here on what is large is given back when it is freed. (As large pieces are freed, glibc keeps larger and larger
-/// ones for itself.)
+/// What is asked for in pieces of 64 KiB or more is given back as soon as it is freed. As such pieces are freed, glibc
+/// else keeps larger and larger ones for itself: a roll-up of 4 GB took 585 MB in place of 445, in the same time.
 pub fn keep_little() {
-    malloc::keep_below(1 << 20);
+    malloc::keep_below(1 << 16);
 }
 
 /// glibc's own knobs: they change how memory is kept, not what it holds.

@@ -31,6 +31,7 @@ use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::question::Bounds;
+use crate::model::rollup::MANIFEST;
 use crate::model::time::{self, Micros, Span, together};
 use crate::model::units::duration;
 use crate::sources::audit::settle;
@@ -38,6 +39,7 @@ use crate::sources::cgroup;
 use crate::sources::find;
 use crate::sources::found::Discovery;
 use crate::sources::open::SourceError;
+use crate::sources::store::Store;
 use crate::sources::wanted::Wanted;
 use std::path::Path;
 use std::sync::Arc;
@@ -192,11 +194,18 @@ impl Load {
 
     /// What must be known of numbers that are those of several clusters together; `None` of one.
     pub(crate) fn several_clusters(&self) -> Option<String> {
+        // Clusters that are rolled up together stay together.
+        let is_rolled = |source: &String| {
+            let folder = Path::new(source);
+            Store::is_store(folder) || folder.join(MANIFEST).is_file()
+        };
+        let rolled = self.sources.iter().any(is_rolled);
         (self.clusters.len() > 1).then(|| {
             format!(
-                "These sources are of {} clusters ({}), which are judged as one; 'plimsoll fleet' judges each.",
+                "These sources are of {} clusters ({}), which are judged as one; 'plimsoll fleet' judges each{}.",
                 self.clusters.len(),
-                self.clusters.join(", ")
+                self.clusters.join(", "),
+                if rolled { " whose logs or roll-ups are apart" } else { "" }
             )
         })
     }

@@ -12,6 +12,7 @@ use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::series::DAY;
 use crate::model::stray::KeptDays;
 use crate::model::time::Micros;
+use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::Outcome;
 use crate::sources::find;
 use crate::sources::found::LogStream;
@@ -60,6 +61,7 @@ pub(crate) fn failed(error: StoreError) -> Error {
 
 /// A file that is read on, until it was.
 struct Begun {
+    path: String,
     log: String,
     from: u64,
     /// Its bytes on disk if it is packed.
@@ -88,10 +90,12 @@ impl Recording {
         context: &mut Context<'_>,
     ) -> Result<Option<Gained>, Error> {
         let is_due = self.read.is_none_or(|read| read.elapsed() >= self.shortest);
+        // URLs are metrics pages, which are scraped beside: no log that ends there could be read on.
+        let sources: Vec<String> = sources.iter().filter(|source| !is_url(source)).cloned().collect();
         if sources.is_empty() || !(is_due || at_any_rate) {
             return Ok(None);
         }
-        let found = find::find(sources, Wanted::Logs, context.io.now);
+        let found = find::find(&sources, Wanted::Logs, context.io.now);
         let mut files = found.streams.iter().flat_map(|stream| &stream.files);
         if let Some(pipe) = files.find(|file| !matches!(file.place, Place::File(_))) {
             let why = "an audit log from a pipe can't be resumed; write it to a file";
@@ -130,8 +134,8 @@ impl Recording {
                 let from = writer.read_to(&log, &read_to);
                 match piece(&file, from).map_err(|error| Error::Input(format!("{}: {error}", file.path)))? {
                     Some(Piece { source, end }) => {
+                        begun.push(Begun { path: source.path.clone(), log, from, packed, end });
                         files.push(source);
-                        begun.push(Begun { log, from, packed, end });
                     }
                     None => {
                         if let Some(bytes) = packed {
@@ -148,8 +152,12 @@ impl Recording {
         let names: Vec<(String, String)> =
             streams.iter().map(|own| (own.stream.cluster.clone(), own.stream.instance.clone())).collect();
         let selection = Selection { with_seams: true, ..Selection::default() };
-        let (rollup, outcome) = log_question::answer(streams, &selection, context.settings.reading(), &());
-        for loss in &outcome.losses {
+        let (rollup, mut outcome) = log_question::answer(streams, &selection, context.settings.reading(), &());
+        for loss in &mut outcome.losses {
+            // Where it is in the log: how many lines lie before the piece, nobody counts again.
+            if let Some(own) = begun.iter().find(|own| own.path == loss.path && own.from > 0) {
+                (loss.offset, loss.line) = (loss.offset + own.from, 0);
+            }
             context.lost(loss)?;
         }
         let files: Vec<StoredFile> =

@@ -70,6 +70,8 @@ pub(crate) struct Taken {
     pub(crate) requests: Option<(Micros, Vec<Request>)>,
     /// Metrics pages, where they are asked for.
     pub(crate) pages: Vec<RawPage>,
+    /// What could not be taken: targets that did not answer, or not with what was asked for.
+    pub(crate) failures: u64,
 }
 
 /// What is remembered from one round, and from one run, to the next: in the store's folder.
@@ -202,6 +204,7 @@ impl<'a> Taker<'a> {
         }
         // A source that is down stays down for many rounds: it is reported once, and again when it comes back and fails
         // again.
+        taken.failures = errors.len() as u64;
         let now: HashSet<String> = errors.iter().cloned().collect();
         for error in errors {
             match is_last {

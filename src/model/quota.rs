@@ -16,7 +16,8 @@ pub struct Standing {
     pub resource: String,
     /// What is granted.
     pub hard: Quantity,
-    pub used: Quantity,
+    /// What is used; `None` where the cluster reports nothing and the given objects do not show it.
+    pub used: Option<Quantity>,
 }
 
 /// What was used of a resource in a namespace over time.

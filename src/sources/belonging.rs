@@ -144,7 +144,7 @@ pub(super) fn family(name: &str) -> String {
     static ROTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it.
         let pattern = r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+(\.[0-9]+)?) | (\.(gz|zst|zstd))$
-            | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$";
+            | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$ | [-_.]old(\.log)?$";
         Regex::new(pattern).ok()
     });
     // What exports to object stores add: UUIDs, times, Google's shards, numbers of parts (they begin with zeros), Unix
@@ -202,6 +202,8 @@ mod tests {
             "audit.log.12.gz",
             "audit.log-20261120",
             "audit.log-20261120.gz",
+            "audit.log.old",
+            "audit_old.log",
         ] {
             assert_eq!(family(name), "audit", "{name}");
         }

@@ -417,8 +417,14 @@ fn open_raw(place: &Place, path: &str) -> Result<Box<dyn ReadSend>, SourceError>
 
 #[cfg(feature = "live")]
 fn open_url(url: &str) -> Result<Box<dyn ReadSend>, SourceError> {
-    let agent =
-        ureq::Agent::config_builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION"))).build().new_agent();
+    // As Prometheus waits for a page; what follows may be large.
+    let begins_within = Some(std::time::Duration::from_secs(10));
+    let agent = ureq::Agent::config_builder()
+        .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(begins_within)
+        .timeout_recv_response(begins_within)
+        .build()
+        .new_agent();
     let failed = |error: ureq::Error| match error {
         ureq::Error::Io(error) => error,
         other => io::Error::other(other),

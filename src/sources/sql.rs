@@ -1,6 +1,7 @@
 //! SQL over tables that are Parquet files, by polars.
 
 mod checked;
+mod rewritten;
 
 use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::report::Value;
@@ -8,11 +9,11 @@ use crate::model::time::{Micros, SECOND, format};
 use checked::checked;
 use polars::io::HiveOptions;
 use polars::prelude::{
-    AnyValue, Column, DataFrame, DataType, Engine, LazyFrame, PlRefPath, PolarsError, ScanArgsParquet, Schema,
-    TimeUnit, UnionArgs, concat,
+    AnyValue, Column, DataFrame, DataType, Engine, LazyFrame, NULL, PlRefPath, PolarsError, ScanArgsParquet, Schema,
+    TimeUnit, UnionArgs, concat, lit,
 };
 use polars::sql::{SQLContext, extract_table_identifiers};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files of one table that lie in one folder.
@@ -91,11 +92,30 @@ fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, Problem> + Send) ->
 
 /// All rows of a table: those of its places below each other.
 fn frame(table: &SqlTable) -> Result<LazyFrame, PolarsError> {
-    let mut all = table.places.iter().map(scan).collect::<Result<Vec<LazyFrame>, PolarsError>>()?;
+    let places: Vec<SqlFiles> = table.places.iter().flat_map(by_name).collect();
+    let mut all = places.iter().map(scan).collect::<Result<Vec<LazyFrame>, PolarsError>>()?;
     match all.len() {
         1 => Ok(all.swap_remove(0)),
         _ => concat(all, UnionArgs { rechunk: false, ..UnionArgs::default() }),
     }
+}
+
+/// The folder of what is of no cluster.
+const NAMELESS: &str = "/cluster=__HIVE_DEFAULT_PARTITION__";
+
+/// Files with a cluster's name, and those without. Where a condition on a partition is unknown, as `cluster <> 'eu'` of
+/// no cluster, polars keeps all rows of the file (0.55); of a column it doesn't.
+fn by_name(place: &SqlFiles) -> Vec<SqlFiles> {
+    let Some(folder) = &place.partitions_below else { return vec![place.clone()] };
+    let (nameless, named): (Vec<PathBuf>, Vec<PathBuf>) =
+        place.files.iter().cloned().partition(|file| is_nameless(folder, file));
+    let of = |folder: PathBuf, files: Vec<PathBuf>| SqlFiles { partitions_below: Some(folder), files };
+    [of(folder.clone(), named), of(folder.clone(), nameless)].into_iter().filter(|own| !own.files.is_empty()).collect()
+}
+
+fn is_nameless(folder: &Path, file: &Path) -> bool {
+    let below = file.to_string_lossy();
+    below[folder.as_os_str().len()..].strip_prefix(NAMELESS).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn scan(place: &SqlFiles) -> Result<LazyFrame, PolarsError> {
@@ -123,7 +143,12 @@ fn scan(place: &SqlFiles) -> Result<LazyFrame, PolarsError> {
     let paths = place.files.iter().map(|file| PlRefPath::new(file.to_string_lossy()));
     // A file of an earlier version lacks columns; names may hold what stands for others in a pattern.
     let args = ScanArgsParquet { hive_options, glob: false, allow_missing_columns: true, ..ScanArgsParquet::default() };
-    LazyFrame::scan_parquet_files(paths.collect(), args)
+    let frame = LazyFrame::scan_parquet_files(paths.collect(), args)?;
+    let mut nameless = place.partitions_below.iter().zip(place.files.first());
+    Ok(match nameless.any(|(folder, file)| is_nameless(folder, file)) {
+        true => frame.with_column(lit(NULL).cast(DataType::String).alias("cluster")),
+        false => frame,
+    })
 }
 
 /// What polars says, without the names of its kinds of errors and of its own plans.

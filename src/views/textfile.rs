@@ -49,7 +49,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
         for row in &table.rows {
             if let Some(number) = number(row) {
-                writeln!(out, "plimsoll_memory_{metric}{{cgroup=\"{}\"}} {number}", label(row))?;
+                writeln!(out, "plimsoll_memory_{metric}{{group=\"{}\"}} {number}", label(row))?;
             }
         }
     }
@@ -59,7 +59,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for row in &table.rows {
         if let Some(Value::Text(verdict)) = column("verdict").map(|at| &row[at]) {
-            writeln!(out, "plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"{}\"}} 1", label(row), escape(verdict))?;
+            writeln!(out, "plimsoll_memory_verdict{{group=\"{}\",verdict=\"{}\"}} 1", label(row), escape(verdict))?;
         }
     }
     writeln!(out, "# HELP plimsoll_memory_finding 1 for each active finding.\n# TYPE plimsoll_memory_finding gauge")?;
@@ -67,7 +67,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let cgroup = finding.subject.get("cgroup").map_or("", String::as_str);
         writeln!(
             out,
-            "plimsoll_memory_finding{{cgroup=\"{}\",id=\"{}\",severity=\"{}\"}} 1",
+            "plimsoll_memory_finding{{group=\"{}\",id=\"{}\",severity=\"{}\"}} 1",
             escape(cgroup),
             escape(&finding.id),
             finding.severity.name()

@@ -4,7 +4,7 @@
 use crate::lab::Lab;
 use crate::support::{feed, folder, picture_of, plimsoll, python, root, sample, sample_bytes, write};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -100,6 +100,7 @@ fn rows_say_what_the_commands_say() {
         let ran = plimsoll(&[args, &["-o", "json"]].concat());
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))
     };
+    let mut clients_of: BTreeMap<&str, Value> = BTreeMap::new();
     for name in BUNDLES {
         let (source, row) = (sample(name), row(&fleet, name));
         let episodes = say(&["guard", "episodes", &source]);
@@ -115,15 +116,14 @@ fn rows_say_what_the_commands_say() {
         let input =
             fleet["inputs"].as_array().unwrap().iter().find(|own| own["path"].as_str() == Some(&source)).unwrap();
         assert_eq!(input["records"].as_u64(), Some(seen), "{name}");
+        clients_of.insert(name, clients);
     }
     // A warning about a client of both clusters, of which `clients` of each says the same.
     let offenders = fleet["tables"]["offenders"].as_array().unwrap();
     assert!(!offenders.is_empty());
     for offender in offenders {
         let mut on = BTreeSet::new();
-        for name in BUNDLES {
-            let [since, until] = bounds(&sample(name));
-            let clients = say(&["clients", &sample(name), "--since", &since, "--until", &until]);
+        for (name, clients) in &clients_of {
             let is_its = |finding: &&Value| {
                 let subject = &finding["subject"];
                 let is = |user: &str, agent: &str| {

@@ -111,3 +111,50 @@ fn what_failed_requests_say_is_counted_and_is_the_cause() {
         assert_eq!(judged(&roll), (grade, first, failures), "{cause}: the roll-up");
     }
 }
+
+/// One client lists all pods more often than before, and all requests take longer; others list pods of a namespace,
+/// which costs a hundredth: a price of both together would say that hardly more is asked for.
+#[test]
+fn lists_of_all_objects_have_a_price_of_their_own() {
+    let home = folder();
+    let (mut all, mut number) = (Vec::new(), 0);
+    for second in 0..LENGTH {
+        let is_wrong = WRONG.contains(&second);
+        let slower = if is_wrong { 8.0 } else { 1.0 };
+        let mut add = |user: &str, verb: &str, resource: &str, scope: &str, offset: f64, seconds: f64| {
+            number += 1;
+            let at = second as f64 + offset;
+            let mut event: Value = serde_json::from_str(&event(number, at, (user, verb, resource), None)).unwrap();
+            let stamp = jiff::Timestamp::from_microsecond(((BEGIN as f64 + at + seconds) * 1e6) as i64).unwrap();
+            event["stageTimestamp"] = stamp.to_string().into();
+            if verb == "list" {
+                event["requestURI"] = format!("/api/v1/{scope}{resource}").into();
+                event["objectRef"] = json!({"resource": resource, "apiVersion": "v1"});
+                if !scope.is_empty() {
+                    event["objectRef"]["namespace"] = "n".into();
+                }
+            }
+            all.push((at + seconds, event.to_string() + "\n"));
+        };
+        for (user, verb, resource, rate) in ASKED {
+            for n in 0..rate {
+                add(user, verb, resource, "", n as f64 / (rate + 2) as f64, slower * 0.005);
+            }
+        }
+        for n in 0..12 {
+            add("system:serviceaccount:f:six", "list", "pods", "namespaces/n/", n as f64 / 13.0, slower * 0.008);
+        }
+        if is_wrong || second % 8 == 0 {
+            add("system:serviceaccount:monitoring:node-agent", "list", "pods", "", 0.5, slower.min(3.0) * 1.0);
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    write(home.path(), "audit/apiserver-0/audit.log", all.into_iter().map(|(_, line)| line).collect::<String>());
+    let report: Value = plimsoll(&["report", home.path().to_str().unwrap(), "-o", "json"]).json(0);
+    let [episode] = &report["episodes"].as_array().unwrap()[..] else { panic!("{}", report["summary"]) };
+    let first = &episode["causes"][0];
+    assert_eq!(first["cause"], "client-surge", "{episode}");
+    assert_eq!(first["subject"]["user"], "system:serviceaccount:monitoring:node-agent");
+    assert!(first["confidence"].as_f64().unwrap() > 0.8, "{first}");
+    assert!(first["summary"].as_str().unwrap().ends_with("mostly LIST pods"), "{}", first["summary"]);
+}

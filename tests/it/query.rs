@@ -98,9 +98,35 @@ fn rows_equal_those_of_another_engine() {
         "select verb, cluster, count(*) as n from audit group by verb, cluster order by n desc, verb, cluster",
         "select namespace, sum(live_bytes) as bytes, sum(keys) as keys from keyspace group by namespace",
         "select taken_at, namespace, resource, used, hard from quotas",
+        // Numbers that polars has in 8 or 32 bits.
+        "select verb, count(*) - 30000 as less, count(*) * 1000000 as much, length(verb) - 10 as short from audit \
+         group by verb",
+        "select m, n, n - lag(n) over (order by m) as more from (select m, count(*) as n from (select \
+         extract(hour from event_time) * 60 + extract(minute from event_time) as m from audit) a group by m) b",
+        "select count(*) as n, sum(length(uri) * 100000) as s from audit where length(uri) - 100 > 0",
+        "select verb, seq from audit where extract(minute from event_time) * 60 > 600 and seq < 20",
+        // As it stands, and no regular expression.
+        "select count(*) as n, sum(strpos(client_user, '.')) as s, min(position('v1/' in uri)) as v from audit \
+         where strpos(uri, '?') > 0",
+        "select verb, count(*) as n from audit where audit_id in (select audit_id from audit where code = 429) \
+         and (verb in (select verb from audit where op = 'list')) and code > 200 group by verb",
     ] {
         let answer = query(sql, &[&to]);
         assert!(agrees(home.path(), &answer, sql, &[&to]) > 0, "{sql}");
+    }
+    // Events of no cluster meet no condition on it.
+    let nameless = home.path().join("nameless").display().to_string();
+    let log = sample("quiet/audit/apiserver-0/audit.log.zst");
+    plimsoll(&["dataset", "build", &log, &sample("list-storm"), "--tables", "audit", "--to", &nameless]).exits(0);
+    for (sql, is_some) in [
+        ("select count(*) as n from audit where cluster <> 'lab-1'", false),
+        ("select count(*) as n from audit where cluster is null and code = 200", true),
+        ("select count(*) as n from audit where not (cluster = 'x') or code = 429", true),
+        ("select cluster, date, hour, count(*) as n from audit group by cluster, date, hour", true),
+    ] {
+        let answer = query(sql, &[&nameless]);
+        assert!(agrees(home.path(), &answer, sql, &[&nameless]) > 0, "{sql}");
+        assert_eq!(answer["rows"][0]["n"].as_u64() > Some(0), is_some, "{sql}: {answer}");
     }
     // The comparison can fail.
     let sql = "select verb, count(*) as n from audit group by verb";

@@ -303,6 +303,36 @@ fn what_a_resource_of_ones_own_made_is_looked_at() {
     assert!(!lint(vec![app, set], &[]).iter().any(|found| found.contains("app-1")));
 }
 
+/// What the cluster does not count and nothing here shows is not none: it is not checked, and that is said.
+#[test]
+fn usage_that_nobody_reports_is_not_zero() {
+    let home = folder();
+    let hard = json!({"pods": "10", "requests.storage": "1Gi", "count/jobs.batch": "5", "services": "2"});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"},
+        "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running"}});
+    let path = write(home.path(), "objects.json", list(vec![quota("a", hard.clone(), json!({"services": "2"})), pod]));
+    let ran = plimsoll(&["quota", "check", &path, "-o", "json"]);
+    let rows = ran.json(1)["rows"].as_array().unwrap().clone();
+    let row = |row: &Value| (row["resource"].as_str().unwrap().to_owned(), row["used"].as_str().map(str::to_owned));
+    let of = |name: &str, used: Option<&str>| (name.to_owned(), used.map(str::to_owned));
+    // The pod is here, services are counted by the cluster; jobs and claims are neither.
+    let expected =
+        [of("services", Some("2")), of("pods", Some("1")), of("count/jobs.batch", None), of("requests.storage", None)];
+    assert_eq!(rows.iter().map(row).collect::<Vec<_>>(), expected);
+    assert!(rows[2]["used_share"].is_null() && rows[2]["used_value"].is_null() && rows[2]["level"].is_null());
+    assert!(
+        ran.stderr.contains("not checked: count/jobs.batch of quota a/q and 1 more: the cluster"),
+        "{}",
+        ran.stderr
+    );
+    // Nothing that stands is over while nobody counts.
+    let path = write(home.path(), "objects.json", list(vec![quota("a", hard, json!({}))]));
+    let ran = plimsoll(&["quota", "check", &path, "-o", "json"]);
+    let rows = ran.json(0)["rows"].as_array().unwrap().clone();
+    assert!(rows.len() == 4 && rows.iter().all(|row| row["used"].is_null()), "{rows:?}");
+    assert!(ran.stderr.contains("of quota a/q and 3 more"), "{}", ran.stderr);
+}
+
 #[test]
 fn lists_in_any_order_and_odd_quotas_are_read() {
     let place = folder();

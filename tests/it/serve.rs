@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -410,6 +410,40 @@ fn what_is_away_stops_nothing_else() {
     let mut away = Serving::start(&[text(&log.folder), "--hand-to", "http://127.0.0.1:1"]);
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(away.signal("-TERM"), Some(0), "{}", away.stderr_text.lock().unwrap());
+}
+
+/// Targets that refuse, or that take a connection and never answer, count as errors, and stop no log from being read.
+#[test]
+fn targets_that_refuse_or_hang_are_counted_and_stop_nothing() {
+    let log = Log::new();
+    log.append("audit.log", 0..500);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    // The first connection is refused with 403, all others get no answer.
+    let hold = std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for (number, connection) in silent.incoming().take(2).enumerate() {
+            let mut connection = connection.unwrap();
+            if number == 0 {
+                let _ = connection.read(&mut [0; 4096]);
+                connection
+                    .write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    .unwrap();
+            }
+            open.push(connection);
+        }
+        open
+    });
+    let url = format!("http://{address}/metrics");
+    let serving = Serving::start(&[text(&log.folder), &url, "--k8s-version", "1.36"]);
+    let errors = |series: &BTreeMap<String, f64>| series["plimsoll_serve_errors_total{}"];
+    let refused = serving.wait(|series| requests(series) > 0.0 && errors(series) >= 1.0);
+    assert_eq!(refused["plimsoll_serve_last_round_timestamp_seconds{}"], 0.0);
+    log.append("audit.log", 500..1000);
+    // In spite of a target that never answers.
+    let ours = serving.wait(|series| events(series) >= 1000.0 && errors(series) >= 2.0);
+    none(&differences(&ours, &[&log.path("audit.log")]));
+    drop(hold.join().unwrap());
 }
 
 /// With metrics alone: nothing is known of clients, and what is known is judged.

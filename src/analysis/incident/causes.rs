@@ -7,6 +7,7 @@ use super::suspects::{Line, Suspect};
 use crate::analysis::dims::{short_user, shown_user};
 use crate::analysis::judge::Episode;
 use crate::analysis::judge::candidates::{Candidate, Feature};
+use crate::analysis::judge::requests::IN_NAMESPACE;
 use crate::analysis::judge::vitals::Start;
 use crate::analysis::judge::weights::weight;
 use crate::model::cause::{Cause, Evidence, Source};
@@ -38,11 +39,18 @@ pub struct Words<'w> {
 /// `LIST pods`, `create events`; nothing that is not named.
 pub fn request(line: &Line) -> String {
     let [verb, _, resource, subresource] = &line.what;
-    let slash = if subresource.is_empty() { "" } else { "/" };
+    let slash = match subresource.as_str() {
+        "" => "",
+        IN_NAMESPACE => " ",
+        _ => "/",
+    };
     let what = if resource.is_empty() { "other paths" } else { resource };
     let verb = if verb == "list" { "LIST" } else { verb };
     format!("{verb} {what}{slash}{subresource}")
 }
+
+/// From here on load is as before, by how flat it is.
+const AS_BEFORE: f64 = 0.75;
 
 /// `node-agent (monitoring:node-agent)`; apiservers do not know the user of what they answer with 401.
 pub fn name(who: &[String; 2]) -> String {
@@ -148,7 +156,7 @@ fn suspect<'w>(words: Words<'w>, candidate: &Candidate) -> Option<&'w Suspect> {
 }
 
 fn summary(words: Words<'_>, candidate: &Candidate) -> String {
-    let named = |what: &str| candidate.name.as_ref().map_or_else(|| what.to_owned(), Clone::clone);
+    let named = |what: &str| candidate.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| what.to_owned());
     match candidate.kind {
         "client-surge" | "write-burst" => {
             let Some(suspect) = suspect(words, candidate) else { return "a client sent more requests".to_owned() };
@@ -260,6 +268,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             };
             match candidate.caller.as_ref().map(name) {
                 Some(who) => format!("{what} after {who} changed priority and fairness"),
+                None if candidate.feature("flat") < AS_BEFORE => {
+                    format!("{what}: a priority level has too few seats for what is asked for")
+                }
                 None => format!("{what} though load was as before: a priority level has too few seats"),
             }
         }

@@ -284,10 +284,8 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
         Some(cause) if cause.confidence >= Cause::POSSIBLE => format!("; possible cause: {}", cause.summary),
         // What answers nobody is an outage, unless nothing but the log itself shows it.
         _ if own.is_hole() => {
-            let of = match own.holes_in.as_slice() {
-                [] => String::new(),
-                some => format!(" of {}", some.join(", ")),
-            };
+            let named: Vec<&str> = own.holes_in.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+            let of = if named.is_empty() { String::new() } else { format!(" of {}", named.join(", ")) };
             format!("; part of the audit log{of} may be missing, since no client had to reconnect")
         }
         _ => "; no likely cause found".to_owned(),

@@ -36,6 +36,8 @@ const ALIKE: f64 = 4.0;
 const OPEN: Micros = 10 * SECOND;
 /// Requests of which so many fail are an outage.
 const OUTAGE_ERRORS: f64 = 0.5;
+/// Writes of which so many fail are one, too.
+const OUTAGE_WRITES: f64 = 0.95;
 /// The whole load, not only a part of it, has grown so many times in a surge.
 const SURGE_TIMES: f64 = 1.5;
 /// Without a controller for so long, users notice: the alert on its leader fires from there on, in µs.
@@ -153,7 +155,14 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     let is_alone = series.iter().all(|own| own.by_instance.len() < 2);
     let pages = series.iter().find(|own| own.source == Source::Metrics);
     let pause = pages.map_or(0, |own| own.grid.tile);
-    let restarts = vitals.map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone));
+    let mut restarts = vitals.map_or_else(Vec::new, |vitals| restarts(vitals, pause, is_alone));
+    // Logs say when it was away; pages lie apart.
+    let is_of_log =
+        |own: &&Deviation| own.source == Source::Audit && matches!(own.signal, Signal::Silence | Signal::Away(_));
+    let logged: Vec<Span> = deviations.iter().filter(is_of_log).map(|own| own.span).collect();
+    for own in &mut restarts {
+        own.span = logged.iter().find(|log| overlap(**log, own.span) > 0).copied().unwrap_or(own.span);
+    }
     let members = vitals.map_or_else(Vec::new, members);
     let unavailable = vitals.map_or_else(Vec::new, unavailable);
     let all: Vec<Deviation> = deviations.iter().chain(&restarts).cloned().collect();
@@ -371,6 +380,8 @@ fn grade(deviations: &[Deviation]) -> Grade {
     let is_outage = |own: &Deviation| match own.signal {
         Signal::Silence | Signal::WritesStop => true,
         Signal::Errors => own.level >= OUTAGE_ERRORS && seconds(own) >= 10.0,
+        // Hardly any write succeeds.
+        Signal::FailedWrites => own.level >= OUTAGE_WRITES && seconds(own) >= 10.0,
         _ => false,
     };
     let is_lost = |own: &Deviation| {
@@ -452,9 +463,13 @@ pub fn without_recurring(drafts: Vec<Draft>, record: Span, of_store: impl Fn(Spa
     let is_failing = |draft: &Draft| {
         draft.deviations.iter().any(|own| own.signal == Signal::Errors && own.level >= FAILING) && !has_load(draft)
     };
+    // Of those that are alike one decides for all: which of them are a little above the bound is chance.
+    let failing: Vec<bool> = drafts.iter().map(is_failing).collect();
+    let one_fails = |place: usize| all.iter().zip(&failing).any(|(other, fails)| *fails && all[place].is_alike(other));
     let is_habit =
-        |(draft, own): &(Draft, &Burst)| is_recurring(own) && !is_failing(draft) && of_store(draft.span) < MIN_BAD;
-    drafts.into_iter().zip(&all).filter(|own| !is_habit(own)).map(|(draft, _)| draft).collect()
+        |place: usize, draft: &Draft| is_recurring(&all[place]) && !one_fails(place) && of_store(draft.span) < MIN_BAD;
+    let kept = |(place, draft): &(usize, Draft)| !is_habit(*place, draft);
+    drafts.into_iter().enumerate().filter(kept).map(|(_, draft)| draft).collect()
 }
 
 /// What an episode has in common with others, where it is one of recurring bursts.

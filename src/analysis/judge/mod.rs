@@ -3,6 +3,7 @@
 //! [`Requests`] is what it reads, whatever that was counted from; [`RequestSeries`] is load and its consequences by
 //! interval; [`signals`] are what deviates from its baseline (`deviations`), and episodes what signals come to.
 
+mod askers;
 pub mod candidates;
 mod cascades;
 mod controllers;

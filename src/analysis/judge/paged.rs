@@ -2,7 +2,7 @@
 //! pages lie apart.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, CONTROLLERS, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED, outcome};
+use super::requests::{Axes, CONTROLLERS, Caller, Grid, IN_NAMESPACE, Kind, Requests, Row, UNAUTHENTICATED, outcome};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
@@ -80,7 +80,10 @@ impl Paged {
         let (mut kinds, mut instances) = (Numbers::default(), Numbers::default());
         let kind_of = |fact: &Fact| -> Kind {
             let label = |at: usize| facts.text(fact.labels[at]).to_owned();
-            [verb(facts, fact).into_owned(), label(1), label(3), label(4)]
+            let verb = verb(facts, fact).into_owned();
+            let is_narrow = verb == "list" && facts.text(fact.labels[5]) == "namespace";
+            let subresource = if is_narrow { IN_NAMESPACE.to_owned() } else { label(4) };
+            [verb, label(1), label(3), subresource]
         };
         let mut series = Vec::new();
         let controller_of = |fact: &Fact| {

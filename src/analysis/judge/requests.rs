@@ -10,8 +10,12 @@ use std::ops::Range;
 /// Who asks: user (all kubelets are one) and agent; both empty where the source does not say.
 pub type Caller = [String; 2];
 
-/// What is asked for: verb, API group, resource, subresource.
+/// What is asked for: verb, API group, resource, subresource; of LISTs [`IN_NAMESPACE`] in its place, where they are of
+/// one namespace: they cost far less than those of all.
 pub type Kind = [String; 4];
+
+/// LISTs of one namespace.
+pub const IN_NAMESPACE: &str = "(in a namespace)";
 
 /// The verb of what pages count without its kind: requests without valid credentials, which are answered with 401
 /// before anybody looks at what they ask for.

@@ -1,12 +1,13 @@
 //! Requests of audit logs, by their roll-up.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row, outcome};
+use super::requests::{Axes, FaultCount, Grid, IN_NAMESPACE, Kind, Requests, Row, outcome};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
 use crate::model::histogram::midpoint;
 use crate::model::time::SECOND;
+use crate::model::uri::Scope;
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -73,7 +74,9 @@ impl<'r> Rolled<'r> {
             }
             keys[number].get_or_insert_with(|| {
                 let (who, (group, resource)) = subjects.get(row.subject)?;
-                let kind: Kind = [row.verb, group, resource, row.subresource].map(str::to_owned);
+                let is_narrow = row.verb == "list" && row.scope == Scope::Namespace;
+                let subresource = if is_narrow { IN_NAMESPACE } else { row.subresource };
+                let kind: Kind = [row.verb, group, resource, subresource].map(str::to_owned);
                 if who.user == "system:apiserver" {
                     own.insert(kind);
                     return None;

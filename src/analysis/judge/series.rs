@@ -4,6 +4,7 @@
 //! What is slow depends on the kind of request: a LIST of all pods takes longer than a GET. Each kind is therefore
 //! compared with itself in quiet intervals, those in which requests were not slower than usual.
 
+use super::askers::{Askers, Sparse, entry};
 use super::latencies::{Latencies, slowdown};
 use super::node_signs::{NodeSigns, Sign};
 use super::pods::{PodStep, Pods};
@@ -37,53 +38,6 @@ const MIN_TIMED: f64 = 50.0;
 /// 99 in 100 requests take no longer wherever a control plane is well: a tenth of Kubernetes' objectives for the 99th
 /// percentile of requests of one object, and of LISTs (SLIs and SLOs of SIG Scalability); s. In the order of [`place`].
 const LONG_S: [f32; 3] = [0.1, 3.0, 0.1];
-
-/// Requests of one caller by interval: those in which there were any, ascending.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sparse {
-    /// Interval, requests.
-    pub counts: Vec<(u32, f32)>,
-    /// Of all of the time.
-    pub total: f64,
-}
-
-impl Sparse {
-    fn add(&mut self, tile: usize, count: f64) {
-        self.total += count;
-        *entry(&mut self.counts, tile) += count as f32;
-    }
-
-    /// A value for each interval.
-    pub fn dense(&self, len: usize) -> Vec<f64> {
-        let mut all = vec![0.0; len];
-        for (tile, count) in &self.counts {
-            if let Some(place) = all.get_mut(*tile as usize) {
-                *place += f64::from(*count);
-            }
-        }
-        all
-    }
-}
-
-/// The entry of an interval among those of others, ascending; most come in the order of time.
-fn entry<T: Default>(all: &mut Vec<(u32, T)>, tile: usize) -> &mut T {
-    let tile = tile as u32;
-    let place = match all.last() {
-        Some(last) if last.0 == tile => all.len() - 1,
-        Some(last) if last.0 > tile => match all.binary_search_by_key(&tile, |own| own.0) {
-            Ok(place) => place,
-            Err(place) => {
-                all.insert(place, (tile, T::default()));
-                place
-            }
-        },
-        _ => {
-            all.push((tile, T::default()));
-            all.len() - 1
-        }
-    };
-    &mut all[place].1
-}
 
 /// What happened to requests of one class in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -175,6 +129,8 @@ pub struct RequestSeries {
     pub(super) starting: Vec<[Vec<f64>; 2]>,
     /// Requests by caller, watches by their start.
     pub by_caller: Vec<Sparse>,
+    /// Who asks which apiserver.
+    pub(super) askers: Askers,
     /// Which callers are controllers, by their place in [`CONTROLLERS`].
     pub(super) controllers: Vec<Option<usize>>,
     /// Which callers are these, or accounts of theirs.
@@ -313,6 +269,7 @@ impl RequestSeries {
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             starting: vec![[vec![0.0; len], vec![0.0; len]]; requests.instances().len()],
             by_caller: vec![Sparse::default(); requests.callers().len()],
+            askers: Askers::new(requests.instances().len()),
             controllers: requests.callers().iter().map(controller).collect(),
             accounts: requests.callers().iter().map(account_of_controller).collect(),
             asked: std::array::from_fn(|_| vec![0.0; len]),
@@ -410,6 +367,7 @@ impl RequestSeries {
         felt.timed += f64::from(count);
         tile.latency.add(row.latency);
         self.by_instance[row.instance][row.tile] += row.requests;
+        self.askers.take(row, self.source, class == Class::Write);
         self.by_caller[row.caller].add(row.tile, row.requests);
         if count > 0.0 {
             means[row.kind].add(row.tile, count, sum);
@@ -486,8 +444,8 @@ impl RequestSeries {
         let lists: Vec<(&Kind, f64)> =
             kinds.iter().enumerate().filter(|own| own.1[0] == "list").map(|own| (own.1, of_kind(own.0))).collect();
         for (price, [_, group, resource, _]) in prices.iter_mut().zip(kinds).filter(|own| own.1[0] == "watch") {
-            let list = lists.iter().find(|own| own.0[1] == *group && own.0[2] == *resource);
-            *price = list.map_or_else(|| long(known(1)), |own| own.1);
+            let own = lists.iter().filter(|own| own.0[1] == *group && own.0[2] == *resource);
+            *price = own.map(|own| own.1).max_by(f64::total_cmp).unwrap_or_else(|| long(known(1)));
         }
         self.prices = prices;
         self.of_newcomers = newcomers.thresholds(requests, self, &thresholds);

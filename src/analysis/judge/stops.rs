@@ -1,5 +1,6 @@
 //! Times in which nothing ends, no write ends, or nothing of one apiserver does.
 
+use super::askers::Sparse;
 use super::excursions::{Baseline, baseline, maximal};
 use super::series::{RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges, overlap};
@@ -20,6 +21,11 @@ const MIN_EXPECTED: f64 = 8.0;
 const SURE: f64 = 20.0;
 /// Shorter silences are pauses, s.
 const MIN_SILENCE_S: f64 = 8.0;
+
+/// More of one asker says nothing more of whether apiservers answer.
+const MOST_OF_ONE: f64 = 3.0;
+/// So much is expected of all together, each up to that, or nothing shows that they go on.
+const MIN_OF_ALL: f64 = 8.0;
 
 /// Within this time clients have connected again, in µs.
 const RECONNECTS: Micros = 30 * SECOND;
@@ -49,7 +55,14 @@ pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
         let answered = plus(&counts, all_starting(place));
         let base = clock.baseline(&counts);
         let found = clock.silent(if is_one { &counts } else { &answered }, &base, SILENT);
-        for mut tiles in found.into_iter().filter(|tiles| tiles.end < counts.len()) {
+        let others_go_on = |tiles: &Range<usize>| {
+            let silent = clock.dead(&answered, &base, tiles);
+            match signal {
+                Signal::WritesStop => go_on(series, &[series.askers.writes()], &silent),
+                _ => go_on(series, &slices(series.askers.of(None)), &silent),
+            }
+        };
+        for mut tiles in found.into_iter().filter(|tiles| tiles.end < counts.len() && !others_go_on(tiles)) {
             let goes_on = |at: usize| answered[at] >= GOES_ON * base.rate[at] * clock.seconds[at];
             while tiles.len() > 1 && goes_on(tiles.end - 1) {
                 tiles.end -= 1;
@@ -138,6 +151,11 @@ impl<'s> Clock<'s> {
         maximal(&scores).into_iter().map(|own| own.0).filter(is_silent).collect()
     }
 
+    /// Of such intervals those in which next to nothing ends.
+    fn dead(&self, counts: &[f64], own: &Baseline, tiles: &Range<usize>) -> Vec<usize> {
+        tiles.clone().filter(|at| counts[*at] < SHORTLY * own.rate[*at] * self.seconds[*at]).collect()
+    }
+
     /// Intervals in which one apiserver is away: it answers nothing while others go on.
     ///
     /// Of one that was away for less than two intervals none need be empty, and of one that is away at the end of what
@@ -170,7 +188,8 @@ impl<'s> Clock<'s> {
                 || !is_at_end && reconnect(series, span.1, &times)
                 || is_at_end && is_taken_over(series, instance, span);
             let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * self.seconds[*at]).count();
-            if is_shown && 2 * alive >= tiles.len() {
+            let askers = slices(series.askers.of(Some(instance)));
+            if is_shown && 2 * alive >= tiles.len() && !go_on(series, &askers, &self.dead(counts, own, &tiles)) {
                 all.push(tiles);
             }
         }
@@ -190,6 +209,39 @@ impl<'s> Clock<'s> {
             weight: tiles.map(|at| (1.0 - counts[at] / expected(at)).max(0.0)).sum(),
         }
     }
+}
+
+fn slices(all: &[Vec<Sparse>]) -> Vec<&[Sparse]> {
+    all.iter().map(Vec::as_slice).collect()
+}
+
+/// Whether most of those who asked shortly before go on in intervals in which hardly anything is asked for (ascending):
+/// an apiserver that answers nobody is silent to all of them, and to none but one busy client that pauses. `all` is by
+/// apiserver, then by asker.
+fn go_on(series: &RequestSeries, all: &[&[Sparse]], silent: &[usize]) -> bool {
+    let (Some(&first), Some(&last)) = (silent.first(), silent.last()) else { return false };
+    let grid = series.grid;
+    let shortly = SHORTLY_BEFORE.max(MIN_BEFORE as i64 * grid.tile);
+    let before = (0..first).rev().take_while(|at| grid.start(*at) >= grid.start(first) - shortly).last();
+    let before = before.unwrap_or(first)..first;
+    if before.len() < MIN_BEFORE {
+        return false;
+    }
+    let seconds_before: f64 = before.clone().map(|at| grid.seconds(at)).sum();
+    let part = silent.iter().map(|at| grid.seconds(*at)).sum::<f64>() / seconds_before.max(0.1);
+    let (mut expected, mut goes_on) = (0.0, 0.0);
+    for asker in 0..all.iter().map(|own| own.len()).max().unwrap_or(0) {
+        let own = || all.iter().filter_map(|own| own.get(asker));
+        let usual = part * own().map(|own| own.sum(&before, |_| true)).sum::<f64>();
+        if usual > 0.0 {
+            let is_silent = |at: usize| silent.binary_search(&at).is_ok();
+            let now: f64 = own().map(|own| own.sum(&(first..last + 1), is_silent)).sum();
+            let weight = usual.min(MOST_OF_ONE);
+            expected += weight;
+            goes_on += weight * (now / usual).min(1.0);
+        }
+    }
+    expected >= MIN_OF_ALL && goes_on >= GOES_ON * expected
 }
 
 /// Requests to all apiservers but one.

@@ -1,6 +1,6 @@
 //! The judge on what only its absence shows: a scheduler that is down, an apiserver that stands still.
 
-use super::tests::{CONFIGMAPS, Cell, LEASES, Made, Paged, first, judged, tiles, within};
+use super::tests::{CONFIGMAPS, Cell, GET, LEASES, Made, Paged, first, judged, tiles, within};
 use super::vitals::{Start, Vitals};
 use super::{Episode, Input, judge};
 use crate::analysis::metrics::facts::Component;
@@ -66,6 +66,27 @@ fn pages_show_a_scheduler_that_stops_by_pods_that_wait() {
     let mut made = with_pods(|_| [2.0, 0.0, 0.0]);
     made.axes.kinds[BOUND] = ["get", "", "nodes", ""].map(str::to_owned);
     assert!(by_pages(made).is_empty());
+}
+
+/// An apiserver is silent to all who ask; where one busy client pauses, all others go on.
+#[test]
+fn a_busy_client_that_pauses_is_no_outage() {
+    let made = |others: f64| {
+        Made::new(60, |tile, (caller, kind, _), own| {
+            let times = match (caller, kind == GET) {
+                (0, true) => [200.0, 0.0],
+                _ => [1.0, others],
+            };
+            Cell { count: own.count * times[usize::from(within(tile))], ..own }
+        })
+    };
+    assert!(judged(&made(1.0), None).is_empty());
+    // Of pages, which name nobody, what others ask for goes on.
+    assert!(by_pages(made(1.0)).is_empty());
+    for found in [judged(&made(0.01), None), by_pages(made(0.01))] {
+        assert_eq!((found.len(), tiles(&found[0])), (1, (20, 32)));
+    }
+    assert_eq!(by_pages(made(0.01))[0].grade, Grade::Outage);
 }
 
 #[test]

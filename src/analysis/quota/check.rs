@@ -41,8 +41,8 @@ pub fn check(
     let mut checked = Vec::with_capacity(quotas.standings.len());
     for standing in &quotas.standings {
         let (gauge, days) = gauge(quotas, standing, proposals);
-        let level = level(standing, days, thresholds, 0.0);
-        let held = self::level(standing, days, thresholds, MARGIN);
+        let level = |margin| level((standing.used?, standing.hard), days, thresholds, margin);
+        let (level, held) = (level(0.0), level(MARGIN));
         checked.push(Checked { gauge, level, held, owner: owner(&standing.namespace) });
     }
     checked
@@ -64,11 +64,11 @@ fn gauge(quotas: &Quotas, standing: &Standing, proposals: &Proposed) -> (Gauge, 
         quota: standing.quota.clone(),
         resource: standing.resource.clone(),
     };
-    let share = (hard > 0.0).then(|| standing.used.value() / hard);
+    let share = standing.used.filter(|_| hard > 0.0).map(|used| used.value() / hard);
     let proposed = proposals.get(&key);
     let per_week = trend.map(trend::Trend::per_week);
     let gauge = Gauge {
-        used: standing.used.to_string(),
+        used: standing.used.map(|used| used.to_string()).unwrap_or_default(),
         hard: standing.hard.to_string(),
         share,
         per_week,
@@ -84,12 +84,12 @@ fn gauge(quotas: &Quotas, standing: &Standing, proposals: &Proposed) -> (Gauge, 
 
 /// The level with thresholds that are lower by `margin`. Nothing used of nothing granted is not full: that is how a
 /// quota forbids.
-fn level(standing: &Standing, days: Option<f64>, thresholds: &Thresholds, margin: f64) -> Option<Level> {
+fn level((used, hard): (Quantity, Quantity), days: Option<f64>, thresholds: &Thresholds, margin: f64) -> Option<Level> {
     let reaches = |share: f64| {
-        let least = standing.hard.times((share - margin).max(0.0));
-        !standing.used.is_zero() && standing.used >= least
+        let least = hard.times((share - margin).max(0.0));
+        !used.is_zero() && used >= least
     };
-    if standing.used > standing.hard || reaches(thresholds.critical) {
+    if used > hard || reaches(thresholds.critical) {
         return Some(Level::Critical);
     }
     if thresholds.days.is_some_and(|least| days.is_some_and(|days| days < least)) {
@@ -188,7 +188,7 @@ fn row(checked: &Checked, at: Micros) -> Vec<Value> {
         text(&gauge.key.namespace),
         text(&gauge.key.quota),
         text(&gauge.key.resource),
-        text(&gauge.used),
+        Some(gauge.used.as_str()).filter(|used| !used.is_empty()).into(),
         text(&gauge.hard),
         gauge.share.into(),
         checked.level.map(Level::name).into(),
@@ -249,7 +249,7 @@ mod tests {
             quota: "q".into(),
             resource: "pods".into(),
             hard: hard.parse().unwrap(),
-            used: used.parse().unwrap(),
+            used: Some(used.parse().unwrap()),
         }
     }
 
@@ -270,11 +270,13 @@ mod tests {
             ("1", "10", Some(9.9), Some(Level::Critical)),
             ("1", "10", Some(10.0), None),
         ] {
-            assert_eq!(level(&standing(used, hard), days, &thresholds, 0.0), expected, "{used} of {hard}, {days:?}");
+            let of = (used.parse().unwrap(), hard.parse().unwrap());
+            assert_eq!(level(of, days, &thresholds, 0.0), expected, "{used} of {hard}, {days:?}");
         }
-        assert_eq!(level(&standing("78", "100"), None, &thresholds, MARGIN), Some(Level::Warning));
-        assert_eq!(level(&standing("93", "100"), None, &thresholds, MARGIN), Some(Level::Critical));
-        assert_eq!(level(&standing("77", "100"), None, &thresholds, MARGIN), None);
+        for (used, expected) in [("78", Some(Level::Warning)), ("93", Some(Level::Critical)), ("77", None)] {
+            let of = (used.parse().unwrap(), "100".parse().unwrap());
+            assert_eq!(level(of, None, &thresholds, MARGIN), expected, "{used}");
+        }
     }
 
     #[test]

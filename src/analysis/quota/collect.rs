@@ -136,7 +136,7 @@ impl Collector {
                 }
                 for (resource, hard) in &quota.hard {
                     let key = (namespace.clone(), name.clone(), resource.clone());
-                    let used = used.get(&key).copied().unwrap_or_default();
+                    let used = used.get(&key).copied();
                     let (namespace, quota, resource) = key;
                     quotas.standings.push(Standing { namespace, quota, resource, hard: *hard, used });
                 }
@@ -208,9 +208,8 @@ impl Collector {
                 if *day + 1 < Day::of(newest) {
                     continue;
                 }
-                let (Some(hard), Some(used)) = (in_form(*hard), in_form(used.map_or(0.0, |day| day.last))) else {
-                    continue;
-                };
+                let Some(hard) = in_form(*hard) else { continue };
+                let used = used.and_then(|day| in_form(day.last));
                 let (namespace, quota, resource) = key;
                 quotas.standings.push(Standing { namespace, quota, resource, hard, used });
             }

@@ -286,7 +286,8 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
             {
                 let Some(each) = each.get(&standing.resource).filter(|each| !each.is_zero()) else { continue };
                 let all = Quantity::from_nanos(each.nanos().saturating_mul(i128::from(surge)), each.form());
-                let room = standing.hard.minus(standing.used);
+                let Some(used) = standing.used else { continue };
+                let room = standing.hard.minus(used);
                 if all <= room {
                     continue;
                 }
@@ -315,8 +316,7 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
                     room,
                     if stands { "stands still" } else { "goes slowly" }
                 );
-                let [used, hard, wanted, left] =
-                    [standing.used, standing.hard, all, room].map(|amount| amount.to_string());
+                let [used, hard, wanted, left] = [used, standing.hard, all, room].map(|amount| amount.to_string());
                 let surge = workload.surge;
                 let finding = Finding::new("quota-blocks-rollout", severity, &subject)
                     .summary(summary)
@@ -338,7 +338,8 @@ fn never_reached(quotas: &Quotas, rules: &Rules, is_wanted: &dyn Fn(&str) -> boo
     {
         let usage = Usage::find(&quotas.usage, &standing.namespace, &standing.quota, &standing.resource);
         let Some(usage) = usage.filter(|usage| usage.days.len() >= rules.least_days) else { continue };
-        let most = usage.days.iter().map(|day| day.max).fold(0.0, f64::max).max(standing.used.value());
+        let most =
+            usage.days.iter().map(|day| day.max).fold(0.0, f64::max).max(standing.used.map_or(0.0, Quantity::value));
         let hard = standing.hard.value();
         if most >= rules.low * hard {
             continue;

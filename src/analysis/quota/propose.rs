@@ -179,7 +179,7 @@ pub fn propose(
     let mut proposals = Proposals::default();
     let with_quota: BTreeSet<(&str, &str)> =
         quotas.standings.iter().map(|standing| (standing.namespace.as_str(), standing.resource.as_str())).collect();
-    let standing: BTreeMap<(&str, &str, &str), (Quantity, Quantity)> = (quotas.standings.iter())
+    let standing: BTreeMap<(&str, &str, &str), (Quantity, Option<Quantity>)> = (quotas.standings.iter())
         .map(|row| ((row.namespace.as_str(), row.quota.as_str(), row.resource.as_str()), (row.hard, row.used)))
         .collect();
     let newest =
@@ -237,7 +237,7 @@ fn days<'u>(usage: &'u Usage, rules: &Rules) -> impl Iterator<Item = &'u Day> + 
 
 fn of(
     usage: &Usage,
-    stands: Option<(Quantity, Quantity)>,
+    stands: Option<(Quantity, Option<Quantity>)>,
     refused: &Refused,
     rules: &Rules,
 ) -> Option<(Proposal, (Micros, Micros))> {
@@ -258,9 +258,10 @@ fn of(
     // A counter that went below nothing is no ground for a limit below it.
     let nothing = Quantity::default();
     let mut peak = in_form(taken)?.max(nothing);
-    let (hard, used) = match stands {
-        Some((hard, used)) => (Some(hard), used),
-        None => (None, in_form(latest.last)?),
+    let hard = stands.map(|(hard, _)| hard);
+    let used = match stands.and_then(|(_, used)| used) {
+        Some(used) => used,
+        None => in_form(latest.last)?,
     };
     let mut censored = None;
     let mut peak_at = top.max_at;

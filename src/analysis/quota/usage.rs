@@ -255,9 +255,27 @@ pub fn of_quota(quota: &ResourceQuota, objects: &Objects, all: &BTreeMap<String,
         here.filter(|pod| is_counted(quota, &pod.spec)).for_each(|pod| add(&mut of_pods, &of_pod(pod, now)));
         Some(&of_pods)
     };
-    quota
-        .hard
-        .keys()
-        .map(|name| (name.clone(), used.and_then(|used| used.get(name)).copied().unwrap_or_default()))
-        .collect()
+    let amount = |name: &String| used.and_then(|used| used.get(name)).copied();
+    let known = quota.hard.keys().filter_map(|name| {
+        // None of a kind that is not here may be many.
+        let amount = amount(name).or_else(|| shows(objects, name).then(Quantity::default))?;
+        Some((name.clone(), amount))
+    });
+    known.collect()
+}
+
+/// Whether objects of the kind that a resource of quotas counts are here.
+fn shows(objects: &Objects, resource: &str) -> bool {
+    let counted = resource.strip_prefix("count/").or_else(|| BARE.contains(&resource).then_some(resource));
+    match counted {
+        Some("pods") => objects.has("Pod"),
+        Some(kind) => objects.counts.keys().any(|(_, own)| own == kind),
+        None if resource.contains("storageclass.storage.k8s.io/")
+            || matches!(resource, "requests.storage" | "persistentvolumeclaims") =>
+        {
+            objects.has("PersistentVolumeClaim")
+        }
+        None if resource.split('.').next() == Some("services") => objects.has("Service"),
+        None => objects.has("Pod"),
+    }
 }

@@ -104,9 +104,15 @@ pub struct Part {
     last_closed: Micros,
 }
 
+/// First events of a stream that show when it begins: not all of them are late.
+const BEGINNING: u32 = 64;
+
 #[derive(Debug, Clone, Copy)]
 struct StreamState {
-    first: Micros,
+    /// Up to when its first events reach: what came before is of the part before, even if a late event stands there.
+    began: Micros,
+    /// How many of these there were.
+    beginning: u32,
     newest: Micros,
     done: bool,
 }
@@ -149,7 +155,7 @@ impl Part {
     pub fn new(streams: usize) -> Self {
         Self {
             keys: Keys::default(),
-            streams: vec![StreamState { first: Micros::MAX, newest: Micros::MIN, done: false }; streams],
+            streams: vec![StreamState { began: Micros::MIN, beginning: 0, newest: Micros::MIN, done: false }; streams],
             waiting: Vec::new(),
             blocks: Vec::new(),
             released: Micros::MIN,
@@ -231,7 +237,10 @@ impl Part {
             self.span = together(self.span, Some((at, at)));
             let late = newest != Micros::MIN && at < newest - LATE_BY;
             newest = newest.max(at);
-            self.streams[stream].first = self.streams[stream].first.min(at);
+            let own = &mut self.streams[stream];
+            if own.beginning < BEGINNING {
+                (own.began, own.beginning) = (own.began.max(at), own.beginning + 1);
+            }
             if let Some(steps) = &mut self.steps {
                 steps.event(at, late);
             }
@@ -346,7 +355,7 @@ impl Part {
                 if start.is_none() {
                     self.arrived(open);
                     if let Some(seams) = &mut self.seams
-                        && received < self.streams[block.stream].first
+                        && received < self.streams[block.stream].began
                     {
                         seams.ended.push((identity, open));
                     }

@@ -175,11 +175,6 @@ impl<V: Row> Rows<V> {
         self.rows.iter_mut().for_each(|(_, row)| row.close(keys));
         self.rows.shrink_to_fit();
     }
-
-    /// The rows, in no order.
-    pub fn into_rows(self) -> Vec<(u64, V)> {
-        self.rows
-    }
 }
 
 /// Rows by tile. Keys of the maps are starts of tiles, in seconds.
@@ -392,10 +387,9 @@ impl<V: Row> Tiles<V> {
 
 /// The rows of all tiles, by time and by the text of their keys: keys are few, so they are ranked once.
 pub(super) fn sorted<V: Row>(tiles: Vec<(i64, Rows<V>)>, keys: &Keys) -> Vec<(i64, u64, V)> {
-    let mut tiles: Vec<(i64, Vec<(u64, V)>)> = tiles.into_iter().map(|(tile, rows)| (tile, rows.into_rows())).collect();
     let mut met: Vec<u64> = Vec::new();
     let mut is_met: Vec<bool> = Vec::new();
-    for (key, _) in tiles.iter().flat_map(|(_, rows)| rows) {
+    for (key, _) in tiles.iter().flat_map(|(_, rows)| &rows.rows) {
         let place = V::dense(*key);
         if place >= is_met.len() {
             is_met.resize(place + 1, false);
@@ -407,11 +401,12 @@ pub(super) fn sorted<V: Row>(tiles: Vec<(i64, Rows<V>)>, keys: &Keys) -> Vec<(i6
     met.sort_by(|a, b| V::order(keys, *a, *b));
     let mut rank = vec![0u32; is_met.len()];
     met.iter().zip(0..).for_each(|(key, place)| rank[V::dense(*key)] = place);
-    // Tiles come in the order of time; their rows are few.
-    let mut all = Vec::with_capacity(tiles.iter().map(|(_, rows)| rows.len()).sum());
-    for (tile, rows) in &mut tiles {
-        rows.sort_unstable_by_key(|(key, _)| rank[V::dense(*key)]);
-        all.extend(rows.drain(..).map(|(key, row)| (*tile, key, row)));
+    // Tiles come in the order of time; their rows are few. Each is freed when its rows are among the others: a long log
+    // has them nearly once in memory.
+    let mut all = Vec::with_capacity(tiles.iter().map(|(_, rows)| rows.rows.len()).sum());
+    for (tile, mut rows) in tiles {
+        rows.rows.sort_unstable_by_key(|(key, _)| rank[V::dense(*key)]);
+        all.extend(rows.rows.into_iter().map(|(key, row)| (tile, key, row)));
     }
     all
 }

@@ -274,6 +274,8 @@ impl Building<'_> {
         file.begin(name);
         for Standing { namespace, quota, resource, hard, used } in standings {
             let texts = [namespace, quota, resource].map(|text| Cell::text(text));
+            // What nobody knows is in no row: the column always has a number.
+            let Some(used) = used else { continue };
             let numbers = [hard, used].map(|quantity| Cell::Real(quantity.value()));
             file.row([Cell::Time(at)].into_iter().chain(texts).chain(numbers))?;
         }

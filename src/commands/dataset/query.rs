@@ -254,6 +254,13 @@ impl Tables {
                 self.inputs.push(InputReport { path: file.path.clone(), kind: "rollup", ..InputReport::default() });
             }
         }
+        if folders.len() > 1 {
+            context.notice(format!(
+                "{} stand below one another: a watch that crosses from one into the next counts in both; plimsoll \
+                 rollup SOURCE --to DIR makes one of them",
+                counted(folders.len() as u64, "roll-up")
+            ))?;
+        }
         if logs.is_empty() {
             return Ok(());
         }

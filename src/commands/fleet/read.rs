@@ -52,6 +52,13 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
         load.bounds.0 = load.bounds.0.max(Some(from));
     }
     load.pages(found, context)?;
+    if let (true, [_]) = (load.clusters.len() > 1, &own.sources[..]) {
+        context.lost(format!(
+            "it holds {} clusters ({}), which are judged as one: give logs, roll-ups or a store of each, or a dataset",
+            load.clusters.len(),
+            load.clusters.join(", ")
+        ))?;
+    }
     let rollup = load.rollup(context)?;
     load.rollup.clone_from(&rollup);
     load.course(None);

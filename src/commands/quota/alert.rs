@@ -183,12 +183,15 @@ fn look(args: &Args, config: &Config, context: &mut Context<'_>) -> Result<Seen,
     let sources = args.source.question(context.io.now)?;
     let asked = QuotaOptions { sources: &sources, access: Some(&args.source) };
     let mut read = quotas::read_kinds(asked, &|kind| NEEDED.contains(&kind), context)?;
-    let checked = check::look(&mut read, &sources.namespaces, config);
+    let mut checked = check::look(&mut read, &sources.namespaces, config);
+    // Of what nobody knows nothing is over, and nothing begins.
+    checked.retain(|own| !own.gauge.used.is_empty());
     if checked.is_empty() {
         context.notice("no quotas in these sources; open alerts stay open")?;
     }
-    // What is missing is over only if all could be read.
-    let lost = matches!(context.verdict(), Err(Error::Partial));
+    // What is missing is over only if all could be read, and is known.
+    let lost =
+        matches!(context.verdict(), Err(Error::Partial)) || check::tell_unknown(&read.quotas.standings, context)?;
     let whole = !lost && !checked.is_empty() && args.source.namespaces.is_empty();
     let cluster = if config.cluster.is_empty() { read.quotas.cluster } else { config.cluster.clone() };
     Ok(Seen { cluster, checked, whole, inputs: read.inputs })

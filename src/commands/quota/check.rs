@@ -8,6 +8,7 @@ use crate::commands::show;
 use crate::inputs::quotas::{self, Inputs, NEEDED, QuotaOptions, SourceFlags};
 use crate::model::alert::{Config, Key};
 use crate::model::question::{self, QuotaSources};
+use crate::model::quota::Standing;
 use crate::model::time::Micros;
 use crate::model::units::parse_share;
 use crate::sources::alerts;
@@ -111,9 +112,25 @@ pub(super) fn answer(
             "no quotas in these sources: give objects with ResourceQuotas, a store, or a cluster that has some",
         )?;
     }
+    tell_unknown(&inputs.quotas.standings, context)?;
     let Inputs { quotas, inputs, .. } = inputs;
     let (sort_by, top) = (sort_by.as_deref(), context.settings.top);
     Ok(Answer::of(check::report(&quotas, &checked, &config.thresholds, inputs, sort_by, top)))
+}
+
+/// Says of how many quotas nobody knows what is used; whether there are any.
+pub(super) fn tell_unknown(standings: &[Standing], context: &mut Context<'_>) -> Result<bool, Error> {
+    let mut unknown = standings.iter().filter(|standing| standing.used.is_none());
+    let Some(Standing { namespace, quota, resource, .. }) = unknown.next() else { return Ok(false) };
+    let more = match unknown.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    context.notice(format!(
+        "not checked: {resource} of quota {namespace}/{quota}{more}: the cluster reports no usage (does \
+         kube-controller-manager run?), and these objects do not show it"
+    ))?;
+    Ok(true)
 }
 
 /// Looks at the quotas of the namespaces that are asked for.

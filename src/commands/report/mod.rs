@@ -9,7 +9,7 @@ use crate::analysis::incident::steps::add_remedies;
 use crate::analysis::incident::summary::{self, SummaryInput};
 use crate::analysis::incident::timeline::{self, TimelineInput};
 use crate::analysis::incident::{charts, report};
-use crate::cli::{Context, Error, FailOn, TimeFlags, keep_little, parse_time};
+use crate::cli::{Context, Error, FailOn, TimeFlags, parse_time};
 use crate::inputs::etcd::opened::SharedDatabases;
 use crate::inputs::load::Load;
 use crate::inputs::pages::Memo;
@@ -205,7 +205,6 @@ fn incident(
     let _remembering = Remembering::begin();
     SharedDatabases::begin(context);
     context.report_losses_once();
-    keep_little();
     let question::Report { bounds: within, window: given, .. } = *question;
     let (mut load, found) = Load::look(&question.sources, within, context)?;
     load.is_whole = question.redact || matches!(context.settings.format, Format::Json | Format::Yaml);

@@ -19,10 +19,10 @@ pub(super) struct AccessFlags {
     /// Its private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Require the bearer token that this file holds.
+    /// Require the bearer token that this file holds; it is read at the start.
     #[arg(long, value_name = "FILE")]
     bearer_token_file: Option<PathBuf>,
-    /// Require USER:PASSWORD, as this file holds it.
+    /// Require USER:PASSWORD, as this file holds it at the start.
     #[arg(long, value_name = "FILE")]
     basic_auth_file: Option<PathBuf>,
     /// Ask the cluster who else may see what: TokenReview and SubjectAccessReview, kept for a minute.

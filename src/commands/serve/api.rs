@@ -157,7 +157,11 @@ fn asked(path: &str, parameters: &Parameters, store: &Store) -> Result<Option<Ap
         "/api/v1/traffic" => {
             let by = Some(parameters.list("by")).filter(|by| !by.is_empty());
             let by = by.unwrap_or_else(|| Traffic::BY.map(str::to_owned).to_vec());
-            let series = parameters.one("series").is_some_and(|text| text != "false");
+            let series = match parameters.one("series") {
+                None | Some("false") => false,
+                Some("" | "true") => true,
+                Some(other) => return Err(Error::Usage(format!("series: {other:?} is not true or false"))),
+            };
             Question::Traffic(Traffic { sources, by, filters, bounds, series, ..Traffic::default() })
         }
         "/api/v1/clients" => Question::Clients(Clients { sources, filters, bounds, ..Clients::default() }),

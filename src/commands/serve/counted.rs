@@ -56,7 +56,7 @@ const BUILD: Spec = Spec::gauge("plimsoll_build_info", "Version of this process.
 const ROUNDS: Spec = counter("plimsoll_serve_rounds", "Readings of the sources.");
 const ERRORS: Spec = counter("plimsoll_serve_errors", "Readings that failed and are tried again.");
 const EVENTS: Spec = counter("plimsoll_serve_audit_events", "Audit events that were read.");
-const LOSSES: Spec = counter("plimsoll_serve_losses", "Parts of the sources that could not be read.");
+const LOSSES: Spec = counter("plimsoll_serve_losses", "Lines and parts of logs that could not be read.");
 const SECONDS: Spec = Spec::gauge("plimsoll_serve_round_duration_seconds", "Time that the last reading took.", &[]);
 const LAST: Spec = Spec::gauge(
     "plimsoll_serve_last_round_timestamp_seconds",
@@ -100,6 +100,8 @@ pub(super) struct Counted {
     /// When the sources were last read without an error.
     pub(super) last_success: Option<Micros>,
     judge_seconds: f64,
+    /// When the last hour could last be judged.
+    judged_at: Micros,
     events: u64,
     losses: u64,
 }
@@ -140,6 +142,7 @@ impl Counted {
             round_seconds: 0.0,
             last_success: None,
             judge_seconds: 0.0,
+            judged_at: 0,
             events: 0,
             losses: 0,
         };
@@ -193,7 +196,7 @@ impl Counted {
     /// Takes note of what was read, and counts none of it: whom it is handed to does.
     pub(super) fn note(&mut self, gained: &Gained) {
         self.events += gained.events();
-        self.losses += gained.outcome.losses.len() as u64;
+        self.losses += gained.outcome.losses.iter().map(|loss| loss.count).sum::<u64>();
     }
 
     /// Whether a piece of a log lies behind what is counted of it.
@@ -261,7 +264,12 @@ impl Counted {
         Ok(())
     }
 
-    /// Judges the last hour of the store. What fails is said, and what was known before stays.
+    /// Whether an episode or a finding is exported: it ends also where nothing is read any more.
+    pub(super) fn shows_something(&self) -> bool {
+        self.judged.values().any(|family| !family.series.is_empty())
+    }
+
+    /// Judges the last hour of the store. What fails is said, and what was known before stays, for an hour at most.
     pub(super) fn judge(&mut self, store: &Store, context: &mut Context<'_>) {
         let began = std::time::Instant::now();
         let within = (Some(now() - JUDGED), None);
@@ -281,11 +289,15 @@ impl Counted {
         let (episodes, findings) = match result {
             Ok(found) => found,
             Err(error) => {
+                if now() - self.judged_at > JUDGED {
+                    self.judged.clear();
+                }
                 self.errors += 1;
                 let _ = context.warn(format!("judging: {}", error.message().unwrap_or_default()));
                 return;
             }
         };
+        self.judged_at = now();
         let mut active: BTreeMap<Vec<String>, f64> = BTreeMap::new();
         for own in episodes.iter().filter(|own| own.state == State::Ongoing) {
             let cause = own.causes.first().map_or("unknown", |cause| cause.kind);

@@ -215,8 +215,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         let began = Instant::now();
         // Each step is taken, whether or not others fail: a cluster that is away stops no log from being read. Pages
         // first: they tell how large the LISTs of the logs are.
+        let mut failures = 0;
         let scraped = (|| {
             let mut taken = taker.round(false, context)?;
+            failures = taken.failures;
             recorder.store(&taken.samples, context)?;
             let kept = pages.take(std::mem::take(&mut taken.pages));
             counted.take_now(taken);
@@ -246,7 +248,9 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         // A log may be rotated just now, a disk be full for a while.
         match scraped.and(read).and(kept) {
             Ok(()) => {
-                counted.last_success = Some(now());
+                if failures == 0 {
+                    counted.last_success = Some(now());
+                }
                 failing.clear();
             }
             Err(error) => {
@@ -258,6 +262,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
                 }
             }
         }
+        counted.errors += failures;
         if let Some(why) = tls.as_deref().and_then(Tls::problem) {
             counted.errors += 1;
             context.warn(why)?;
@@ -265,7 +270,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         counted.rounds += 1;
         counted.round_seconds = began.elapsed().as_secs_f64();
         let is_due = judged.is_none_or(|judged| judged.elapsed() >= args.judge_every);
-        if is_due && counted.has_news {
+        if is_due && (counted.has_news || counted.shows_something()) {
             judged = Some(Instant::now());
             counted.has_news = false;
             counted.judge(&recorder.store, context);

@@ -4,7 +4,7 @@
 use super::course::{Growing, course};
 use super::export;
 use crate::analysis::answer::{self, Rows};
-use crate::cli::{Context, Error, Io, Settings, Shown, keep_little};
+use crate::cli::{Context, Error, Io, Settings, Shown};
 use crate::commands;
 use crate::inputs::held::HeldLogs;
 use crate::inputs::load::Load;
@@ -78,7 +78,6 @@ impl Engine {
     pub(super) fn start(mut settings: Settings, messages: &Sender<Msg>, growing: Option<&Arc<Mutex<Growing>>>) -> Self {
         let queue = Arc::new(Queue::default());
         let (held, logs) = (Arc::new(HeldLogs::default()), Arc::default());
-        keep_little();
         if growing.is_some() {
             // What is read live is another log at each step.
             settings.cache.folder = None;

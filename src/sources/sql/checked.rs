@@ -1,11 +1,12 @@
 //! What a query may ask. Polars' SQL answers some questions wrongly without a word; those are refused, with how to ask
 //! instead, or written as it answers them rightly. (Found by comparing with DuckDB, polars 0.55.)
 
+use super::rewritten::{function_name, is_column, is_narrow, literally, refused, searched, semi_joins};
 use crate::model::problem::Problem;
 use sqlparser::ast::{
-    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    Ident, Join, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Value,
-    VisitMut, VisitorMut, WindowType, visit_expressions,
+    BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Statement, Value, VisitMut, VisitorMut, WindowType, visit_expressions,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
@@ -96,10 +97,6 @@ pub(super) fn checked(sql: &str, tables: &[&str]) -> Result<String, Problem> {
     Ok(statements.iter().map(Statement::to_string).collect())
 }
 
-fn refused<T>(what: impl Into<String>, hint: &'static str) -> Result<T, Problem> {
-    Err(Problem::setting(format!("polars can't answer this rightly: {}", what.into())).hint(hint))
-}
-
 struct Checks<'t> {
     tables: &'t [&'t str],
     operators: usize,
@@ -118,17 +115,27 @@ impl VisitorMut for Checks<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Problem> {
         self.selects += 1;
         self.without_from |= select.from.is_empty();
-        flow(grouped(select).and_then(|()| {
+        flow(grouped(select).and_then(|()| alone(select)).and_then(|()| {
             let mut joins = select.from.iter().flat_map(|table| &table.joins);
             joins.try_for_each(join)
         }))?;
         select.projection.iter_mut().for_each(name);
+        semi_joins(select);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Problem> {
+        if is_narrow(expr) {
+            let inner = Box::new(expr.clone());
+            let data_type = DataType::BigInt(None);
+            *expr = Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Problem> {
         match expr {
-            Expr::Function(function) => flow(call(function)),
+            Expr::Function(function) => flow(searched(function).and_then(|()| call(function))),
             // Of these polars loses the rows whose condition is unknown.
             Expr::IsTrue(_) | Expr::IsNotTrue(_) | Expr::IsFalse(_) | Expr::IsNotFalse(_) => {
                 if let Some(known) = known(expr) {
@@ -140,6 +147,11 @@ impl VisitorMut for Checks<'_> {
             Expr::InSubquery { negated: true, .. } => {
                 flow(refused("not in (select …)", "write left anti join (select …) x on a.column = x.column"))
             }
+            Expr::InSubquery { .. } => flow(refused(
+                "in (select …) of more than one table, or within or, not or case",
+                "write left semi join (select …) x on a.column = x.column",
+            )),
+            Expr::Position { expr: what, .. } => flow(literally(what, "position")),
             Expr::BinaryOp { .. } => {
                 self.operators += 1;
                 flow(match self.operators > MOST_OPERATORS {
@@ -178,6 +190,36 @@ fn flow(result: Result<(), Problem>) -> ControlFlow<Problem> {
     }
 }
 
+/// Of windows over all rows, and nothing else, polars gives one row.
+fn alone(select: &Select) -> Result<(), Problem> {
+    let columns = |expr: &Expr| {
+        let mut all = 0;
+        let _ = visit_expressions(expr, |part| {
+            all += usize::from(matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
+            ControlFlow::<()>::Continue(())
+        });
+        all
+    };
+    let is_over_all = |item: &SelectItem| {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
+        let (mut windows, mut within) = (0, 0);
+        let _ = visit_expressions(expr, |part| {
+            if let Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) = part
+                && spec.partition_by.is_empty()
+                && spec.order_by.is_empty()
+            {
+                (windows, within) = (windows + 1, within + columns(part));
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        windows > 0 && columns(expr) <= within
+    };
+    match !select.from.is_empty() && !select.projection.is_empty() && select.projection.iter().all(is_over_all) {
+        true => refused("over () alone", "select a column beside it, or leave over () out"),
+        false => Ok(()),
+    }
+}
+
 /// `is true` and the like, as a condition that is never unknown.
 fn known(expr: &Expr) -> Option<Expr> {
     let text = match expr {
@@ -202,10 +244,6 @@ impl Checks<'_> {
     }
 }
 
-fn function_name(function: &Function) -> String {
-    function.name.to_string().to_ascii_lowercase()
-}
-
 fn is_aggregate(function: &Function) -> bool {
     let name = function_name(function);
     // `stddev_samp`, `var_pop` and the like.
@@ -220,14 +258,6 @@ fn any(expr: &Expr, is_it: impl Fn(&Expr) -> bool) -> bool {
 
 fn has_aggregate(expr: &Expr) -> bool {
     any(expr, |part| matches!(part, Expr::Function(own) if own.over.is_none() && is_aggregate(own)))
-}
-
-fn is_column(expr: &Expr) -> bool {
-    match expr {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-        Expr::Nested(inner) => is_column(inner),
-        _ => false,
-    }
 }
 
 /// Rows in the order of an aggregate: by the number of its column; by itself it would order nothing. Nulls come last.
@@ -341,6 +371,10 @@ fn call(function: &Function) -> Result<(), Problem> {
     {
         return refused("nulls last in over (…)", "nulls come first there; leave them out with where … is not null");
     }
+    if name == "last_value" && matches!(&function.over, Some(WindowType::WindowSpec(spec)) if !spec.order_by.is_empty())
+    {
+        return refused("last_value()", "order the other way round, and take first_value()");
+    }
     if !is_aggregate(function) {
         return Ok(());
     }
@@ -412,11 +446,21 @@ mod tests {
         let asked = |sql: &str| checked(sql, &["audit"]).unwrap();
         assert_eq!(
             asked("select verb, count(*) from audit group by verb order by count(*) desc"),
-            "SELECT verb, count(*) AS \"count(*)\" FROM audit GROUP BY verb ORDER BY 2 DESC NULLS LAST"
+            "SELECT verb, CAST(count(*) AS BIGINT) AS \"count(*)\" FROM audit GROUP BY verb ORDER BY 2 DESC NULLS LAST"
         );
         assert_eq!(
             asked("select max(code) m from audit where event_time > '2026-11-20T09:20:00.5Z' order by max(code)"),
             "SELECT max(code) AS m FROM audit WHERE event_time > '2026-11-20T09:20:00.5' ORDER BY 1 NULLS LAST"
+        );
+        assert_eq!(
+            asked("select extract(minute from t) * 60 as m from audit where strpos(uri, 'a.b?') > 0"),
+            "SELECT CAST(EXTRACT(MINUTE FROM t) AS BIGINT) * 60 AS m FROM audit \
+             WHERE CAST(strpos(uri, 'a\\.b\\?') AS BIGINT) > 0"
+        );
+        assert_eq!(
+            asked("select x from audit where y = 1 and (x in (select z from b where c = 2)) and v > 0"),
+            "SELECT x FROM audit LEFT SEMI JOIN (SELECT z AS in_value FROM b WHERE c = 2) AS in_0 \
+             ON x = in_0.in_value WHERE y = 1 AND v > 0"
         );
         assert_eq!(asked("select 1e3 as a, 25E-8 as b"), "SELECT 1000.0 AS a, 0.00000025 AS b");
         assert_eq!(
@@ -433,6 +477,12 @@ mod tests {
             ("select * from a join b on a.x = b.x and b.y = 'z'", "a join on"),
             ("select * from a left join b on a.x = b.x and a.y < b.y", "a join on"),
             ("select x from a where x not in (select x from b)", "not in (select"),
+            ("select x from a where y = 1 or x in (select x from b)", "in (select …) of more than one table"),
+            ("select x from a join b on a.y = b.y where x in (select x from c)", "in (select …) of more"),
+            ("select last_value(x) over (order by y) from a", "last_value()"),
+            ("select count(*) over () as n, sum(x) over () + 1 from a", "over () alone"),
+            ("select strpos(x, y) from a", "strpos() of what stands in a column"),
+            ("select position(y in x) from a", "position() of what stands in a column"),
             ("select avg(x) over (order by y) from a", "avg() over (order by …)"),
             ("select sum(x) over (order by y) from a", "several rows are equal"),
             ("select rank() over (order by y desc nulls last) from a", "nulls last in over"),
@@ -455,6 +505,8 @@ mod tests {
             "select x from a where x in (select x from b) and y not in ('a', 'b')",
             "with b as (select x from audit) select sum(case when x > 1 then 1 else 0 end) from b",
             "select row_number() over (order by y) from a",
+            "select x, count(*) over () as n from a",
+            "select x - avg(x) over () as off from a",
         ] {
             assert!(checked(fine, &["audit"]).is_ok(), "{fine}");
         }

@@ -6,6 +6,7 @@
 //! | `$all` | those of the cluster alone |
 //! | `[$rate]` | a window of at least four scrapes |
 //! | `[$range]` | the time that the board shows |
+//! | `$leading` | behind a selector: of processes that elect a leader the leader only, others show the same |
 //! | `$burn[5m]` | how many times faster than sustainable the error budget is used up, on a board |
 //! | `$bad[5m]`, `$counted[5m]` | requests per second that miss the objective, and that it counts; in rules |
 
@@ -16,9 +17,12 @@ const BUDGET: f64 = 0.01;
 const COUNTED: &str = r#"verb=~"GET|LIST|POST|PUT|PATCH|APPLY|DELETE",scope=~"resource|namespace|cluster""#;
 const RESOURCES: &str = r#"resource!="",subresource!~"proxy|exec|attach|log|portforward""#;
 
+/// Behind a selector: where somebody leads, only of whom.
+const LEADING: &str = "unless on (cluster, job, instance) leader_election_master_status == 0";
+
 /// The expression, with what stands for other expressions written out.
 pub fn expand(expr: &str) -> String {
-    let mut out = expr.to_owned();
+    let mut out = expr.replace("$leading", LEADING);
     for (name, write) in
         [("$burn[", burn as fn(&str) -> String), ("$bad[", |w| bad("", w)), ("$counted[", |w| counted("", w))]
     {
@@ -61,15 +65,21 @@ fn counted(matchers: &str, window: &str) -> String {
 /// Prometheus 3 writes the bound 1 as `1.0`.
 fn bad(matchers: &str, window: &str) -> String {
     let sli = "apiserver_request_sli_duration_seconds";
-    let in_time = [
-        r#"le=~"1(\\.0)?",verb=~"POST|PUT|PATCH|APPLY|DELETE",scope=~"resource|namespace|cluster""#,
-        r#"le=~"1(\\.0)?",verb=~"GET|LIST",scope="resource""#,
-        r#"le=~"30(\\.0)?",verb=~"GET|LIST",scope=~"namespace|cluster""#,
-    ]
-    .map(|class| format!("rate({sli}_bucket{{{matchers}{class},{RESOURCES}}}[{window}])"))
-    .join("\n  or ");
+    let classes = [
+        (r#"le=~"1(\\.0)?""#, r#"verb=~"POST|PUT|PATCH|APPLY|DELETE",scope=~"resource|namespace|cluster""#),
+        (r#"le=~"1(\\.0)?""#, r#"verb=~"GET|LIST",scope="resource""#),
+        (r#"le=~"30(\\.0)?""#, r#"verb=~"GET|LIST",scope=~"namespace|cluster""#),
+    ];
+    let bucket = |(bound, class): (&str, &str)| format!("{sli}_bucket{{{matchers}{bound},{class},{RESOURCES}}}");
+    let in_time = classes.map(|own| format!("rate({}[{window}])", bucket(own))).join("\n  or ");
     let all = counted(matchers, window);
     let timed = format!("sum by (cluster) (rate({sli}_count{{{matchers}{COUNTED},{RESOURCES}}}[{window}]))");
     let failed = counted(&format!("{matchers}code=~\"0|5..\","), window);
-    format!("{timed}\n- sum by (cluster) (\n  {in_time}\n)\n+ (\n  {failed}\n  or 0 * {all}\n)")
+    // Where somebody drops the buckets of a bound, nobody knows what was slow: it is not everything.
+    let of_each = classes.map(|own| {
+        let counts = format!("{sli}_count{{{matchers}{},{RESOURCES}}}", own.1);
+        format!("unless on (cluster) (\n  {counts}\n  unless on (cluster) {}\n)", bucket(own))
+    });
+    let known = of_each.join("\n");
+    format!("(\n{timed}\n- sum by (cluster) (\n  {in_time}\n)\n{known}\n)\n+ (\n  {failed}\n  or 0 * {all}\n)")
 }

@@ -7,7 +7,7 @@ use super::state::State;
 use super::{Effect, Tab, Want};
 use crate::model::report::Table;
 use crate::model::time::{self, Micros, SECOND};
-use crate::model::units::parse_duration;
+use crate::model::units::{duration, parse_duration};
 use crate::views::tui::want::Role;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -115,13 +115,15 @@ impl State {
         match name {
             _ if tab.is_some() => self.go(tab.unwrap_or_default()),
             "" => {}
-            "q" | "quit" => return vec![Effect::Quit],
-            "help" => return self.act(Action::Help),
+            "q" | "quit" if rest.is_empty() => return vec![Effect::Quit],
+            "help" if rest.is_empty() => return self.act(Action::Help),
             "by" if !rest.is_empty() => {
                 self.tab = Tab::Traffic;
                 self.pivots.push(self.pivot.clone());
                 self.pivot.by = rest.split([',', ' ']).filter(|dim| !dim.is_empty()).map(str::to_owned).collect();
             }
+            "by" => self
+                .show_message("write what rows are by as :by verb,resource (all dimensions: plimsoll traffic --help)"),
             "where" => {
                 self.tab = Tab::Traffic;
                 self.pivots.push(self.pivot.clone());
@@ -140,7 +142,16 @@ impl State {
             },
             "window" if rest == "all" => self.clock.all(),
             "window" => match parse_duration(rest) {
-                Some(length) if length >= SECOND => self.clock.set_length(length),
+                Some(length) if length >= SECOND => {
+                    self.clock.set_length(length);
+                    if length < self.clock.tile {
+                        let shortest = duration(self.clock.tile);
+                        self.show_message(format!(
+                            "{shortest} is the shortest window here: what is shown is held in \
+                                                   pieces so long"
+                        ));
+                    }
+                }
                 _ => self.show_message("write a window as 30s, 5m, 1h, or all"),
             },
             "export" | "w" if !rest.is_empty() => return self.export(rest),

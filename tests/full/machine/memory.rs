@@ -390,7 +390,7 @@ fn watch_gives_lines_findings_and_a_textfile() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(
         text.contains(&format!(
-            "plimsoll_memory_verdict{{cgroup=\"{}\",verdict=\"cache-full-reclaimable\"}} 1",
+            "plimsoll_memory_verdict{{group=\"{}\",verdict=\"cache-full-reclaimable\"}} 1",
             group.path
         )),
         "{text}"

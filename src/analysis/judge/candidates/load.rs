@@ -206,6 +206,8 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
         .with("throttled_flat", flat_of, if is_throttled { flat } else { 0.0 })
         .with("no_slower", flat_of, if is_throttled { flat * no_slower(view) } else { 0.0 })
         .with("queued_alone", alone.0, flat * alone.1)
+        // No weight is this one's: with it, the sentence says so.
+        .with("flat", flat_of, flat)
         .with("away", view.source(), case.has(Signal::is_away));
     if let Some(times) = queued {
         candidate = candidate.with("queued_flat", Source::Metrics, flat * times.clamp(0.0, 2.0));

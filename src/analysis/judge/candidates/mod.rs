@@ -244,6 +244,13 @@ impl View<'_> {
         by_resource
     }
 
+    /// The API group of the kind of which most writes are slow.
+    fn slowest_write(&self) -> Option<&str> {
+        let writes = self.within.kinds.iter().filter(|own| self.series.classes[*own.0 as usize] == Class::Write);
+        let (kind, count) = writes.max_by(|a, b| a.1.slow.total_cmp(&b.1.slow))?;
+        (count.slow > 0.0).then(|| self.requests.kinds()[*kind as usize][1].as_str())
+    }
+
     /// How much of something concentrates on one resource: its part there, less that resource's part of all writes;
     /// less where hardly half of that resource's writes are so.
     fn narrow(&self, of: impl Fn(u32, &Count) -> f64) -> Option<f64> {
