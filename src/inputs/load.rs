@@ -39,7 +39,6 @@ use crate::sources::cgroup;
 use crate::sources::find;
 use crate::sources::found::Discovery;
 use crate::sources::open::SourceError;
-use crate::sources::store::Store;
 use crate::sources::wanted::Wanted;
 use std::path::Path;
 use std::sync::Arc;
@@ -194,10 +193,10 @@ impl Load {
 
     /// What must be known of numbers that are those of several clusters together; `None` of one.
     pub(crate) fn several_clusters(&self) -> Option<String> {
-        // Clusters that are rolled up together stay together.
+        // Clusters that are rolled up together stay together, in a roll-up as in a store of them.
         let is_rolled = |source: &String| {
             let folder = Path::new(source);
-            Store::is_store(folder) || folder.join(MANIFEST).is_file()
+            folder.join(MANIFEST).is_file() || folder.join("rollups").is_dir()
         };
         let rolled = self.sources.iter().any(is_rolled);
         (self.clusters.len() > 1).then(|| {

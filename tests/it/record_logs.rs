@@ -379,3 +379,33 @@ fn what_is_dated_in_the_future_is_set_aside_and_said() {
     let after: Value = serde_json::from_str(&after.stdout).unwrap();
     assert_eq!((&after["totals"], &after["window"]), (&before["totals"], &before["window"]));
 }
+
+/// A line that comes a minute late stands behind the cut between two parts: a watch that crosses the cut is one all the
+/// same.
+#[test]
+fn a_late_line_behind_a_cut_doubles_no_watch() {
+    let home = folder();
+    let (log, store) = (home.path().join("audit.log"), home.path().join("store"));
+    let bytes = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let cut = lines.len() / 2;
+    let event = |line: &[u8]| serde_json::from_slice::<Value>(line).unwrap();
+    let at = |line: &[u8]| {
+        let time = event(line)["stageTimestamp"].as_str().unwrap().to_owned();
+        time.parse::<jiff::Timestamp>().unwrap().as_second()
+    };
+    let end = at(lines[cut - 1]);
+    let late = lines[..cut].iter().rposition(|line| event(line)["verb"] == "get" && end - at(line) >= 60).unwrap();
+    let line = lines.remove(late);
+    lines.insert(cut + 2, line);
+    let count = |source: &Path| {
+        let report = plimsoll(&["traffic", text(source), "--by", "verb", "-o", "json"]).json(0);
+        let row = |row: &Value| (row["verb"].to_string(), row["requests"].as_u64(), row["open"].as_u64());
+        report["rows"].as_array().unwrap().iter().map(row).collect::<BTreeSet<_>>()
+    };
+    fs::write(&log, lines[..cut - 1].concat()).unwrap();
+    record(&[text(&log)], &store, KEEP).exits(0);
+    fs::write(&log, lines.concat()).unwrap();
+    record(&[text(&log)], &store, KEEP).exits(0);
+    assert_eq!((parts(&store).len(), count(&store)), (2, count(&log)));
+}
