@@ -31,13 +31,12 @@ use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::question::Bounds;
-use crate::model::rollup::MANIFEST;
 use crate::model::time::{self, Micros, Span, together};
 use crate::model::units::duration;
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
 use crate::sources::find;
-use crate::sources::found::Discovery;
+use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;
 use std::path::Path;
@@ -58,6 +57,8 @@ pub(crate) struct Load {
     /// What a bundle says it is about.
     pub(crate) bounds: Bounds,
     pub(crate) clusters: Vec<String>,
+    /// Whether there are roll-ups among them: clusters that are rolled up together stay together.
+    pub(crate) is_rolled: bool,
     /// Who answers for them.
     pub(crate) owner: String,
     /// What there is.
@@ -134,6 +135,7 @@ impl Load {
         load.clusters.retain(|cluster| !cluster.is_empty());
         load.clusters.sort();
         load.clusters.dedup();
+        load.is_rolled = found.streams.iter().any(LogStream::is_rolled);
         load.read = Source::ALL.into_iter().filter(|kind| load.holders.iter().any(|(held, _)| held == kind)).collect();
         if load.read.is_empty() {
             return Err(Error::Input(load.nothing(&found)));
@@ -193,18 +195,12 @@ impl Load {
 
     /// What must be known of numbers that are those of several clusters together; `None` of one.
     pub(crate) fn several_clusters(&self) -> Option<String> {
-        // Clusters that are rolled up together stay together, in a roll-up as in a store of them.
-        let is_rolled = |source: &String| {
-            let folder = Path::new(source);
-            folder.join(MANIFEST).is_file() || folder.join("rollups").is_dir()
-        };
-        let rolled = self.sources.iter().any(is_rolled);
         (self.clusters.len() > 1).then(|| {
             format!(
                 "These sources are of {} clusters ({}), which are judged as one; 'plimsoll fleet' judges each{}.",
                 self.clusters.len(),
                 self.clusters.join(", "),
-                if rolled { " whose logs or roll-ups are apart" } else { "" }
+                if self.is_rolled { " whose logs or roll-ups are apart" } else { "" }
             )
         })
     }

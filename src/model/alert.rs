@@ -240,7 +240,7 @@ pub struct Gauge {
     /// Which.
     #[serde(flatten)]
     pub key: Key,
-    /// What is used, as Kubernetes writes it.
+    /// What is used, as Kubernetes writes it; empty where nobody knows.
     pub used: String,
     /// What is granted, as Kubernetes writes it.
     pub hard: String,

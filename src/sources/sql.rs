@@ -3,6 +3,7 @@
 mod checked;
 mod rewritten;
 
+use crate::model::dataset::NO_NAME;
 use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::report::Value;
 use crate::model::time::{Micros, SECOND, format};
@@ -100,22 +101,19 @@ fn frame(table: &SqlTable) -> Result<LazyFrame, PolarsError> {
     }
 }
 
-/// The folder of what is of no cluster.
-const NAMELESS: &str = "/cluster=__HIVE_DEFAULT_PARTITION__";
-
 /// Files with a cluster's name, and those without. Where a condition on a partition is unknown, as `cluster <> 'eu'` of
 /// no cluster, polars keeps all rows of the file (0.55); of a column it doesn't.
 fn by_name(place: &SqlFiles) -> Vec<SqlFiles> {
-    let Some(folder) = &place.partitions_below else { return vec![place.clone()] };
     let (nameless, named): (Vec<PathBuf>, Vec<PathBuf>) =
-        place.files.iter().cloned().partition(|file| is_nameless(folder, file));
-    let of = |folder: PathBuf, files: Vec<PathBuf>| SqlFiles { partitions_below: Some(folder), files };
-    [of(folder.clone(), named), of(folder.clone(), nameless)].into_iter().filter(|own| !own.files.is_empty()).collect()
+        place.files.iter().cloned().partition(|file| is_nameless(place, file));
+    let parts = [named, nameless].into_iter().filter(|files| !files.is_empty());
+    parts.map(|files| SqlFiles { files, ..place.clone() }).collect()
 }
 
-fn is_nameless(folder: &Path, file: &Path) -> bool {
-    let below = file.to_string_lossy();
-    below[folder.as_os_str().len()..].strip_prefix(NAMELESS).is_some_and(|rest| rest.starts_with('/'))
+/// Whether a file is of no cluster.
+fn is_nameless(place: &SqlFiles, file: &Path) -> bool {
+    let of = |folder: &PathBuf| file.starts_with(folder.join(format!("cluster={NO_NAME}")));
+    place.partitions_below.as_ref().is_some_and(of)
 }
 
 fn scan(place: &SqlFiles) -> Result<LazyFrame, PolarsError> {
@@ -144,8 +142,7 @@ fn scan(place: &SqlFiles) -> Result<LazyFrame, PolarsError> {
     // A file of an earlier version lacks columns; names may hold what stands for others in a pattern.
     let args = ScanArgsParquet { hive_options, glob: false, allow_missing_columns: true, ..ScanArgsParquet::default() };
     let frame = LazyFrame::scan_parquet_files(paths.collect(), args)?;
-    let mut nameless = place.partitions_below.iter().zip(place.files.first());
-    Ok(match nameless.any(|(folder, file)| is_nameless(folder, file)) {
+    Ok(match place.files.first().is_some_and(|file| is_nameless(place, file)) {
         true => frame.with_column(lit(NULL).cast(DataType::String).alias("cluster")),
         false => frame,
     })

@@ -63,14 +63,14 @@ pub(super) fn entry<T: Default>(all: &mut Vec<(u32, T)>, tile: usize) -> &mut T 
 pub struct Askers {
     /// By apiserver, then by asker; without what lasts.
     by_instance: Vec<Vec<Sparse>>,
-    /// Writes, by asker.
-    writes: Vec<Sparse>,
+    /// Writes to all of them, by asker.
+    writes: [Vec<Sparse>; 1],
 }
 
 impl Askers {
     /// None yet, of so many apiservers.
     pub(super) fn new(instances: usize) -> Self {
-        Self { by_instance: vec![Vec::new(); instances], writes: Vec::new() }
+        Self { by_instance: vec![Vec::new(); instances], writes: Default::default() }
     }
 
     /// Takes requests that do not last.
@@ -79,7 +79,7 @@ impl Askers {
             return;
         }
         let asker = if source == Source::Metrics { row.kind } else { row.caller };
-        let places = [Some(&mut self.by_instance[row.instance]), is_write.then_some(&mut self.writes)];
+        let places = [Some(&mut self.by_instance[row.instance]), is_write.then_some(&mut self.writes[0])];
         for all in places.into_iter().flatten() {
             if all.len() <= asker {
                 all.resize(asker + 1, Sparse::default());
@@ -93,8 +93,8 @@ impl Askers {
         instance.map_or(&self.by_instance[..], |place| &self.by_instance[place..=place])
     }
 
-    /// Writes, by asker.
-    pub(super) fn writes(&self) -> &[Sparse] {
+    /// Writes to all of them, in the same form.
+    pub(super) fn writes(&self) -> &[Vec<Sparse>] {
         &self.writes
     }
 }

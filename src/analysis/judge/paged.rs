@@ -2,7 +2,7 @@
 //! pages lie apart.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, CONTROLLERS, Caller, Grid, IN_NAMESPACE, Kind, Requests, Row, UNAUTHENTICATED, outcome};
+use super::requests::{Axes, CONTROLLERS, Caller, Grid, Kind, Requests, Row, UNAUTHENTICATED, kind_of, outcome};
 use super::rolled::Numbers;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
@@ -78,12 +78,9 @@ impl Paged {
     pub fn new(facts: &Facts) -> Option<Self> {
         let grid = grid(facts)?;
         let (mut kinds, mut instances) = (Numbers::default(), Numbers::default());
-        let kind_of = |fact: &Fact| -> Kind {
-            let label = |at: usize| facts.text(fact.labels[at]).to_owned();
-            let verb = verb(facts, fact).into_owned();
-            let is_narrow = verb == "list" && facts.text(fact.labels[5]) == "namespace";
-            let subresource = if is_narrow { IN_NAMESPACE.to_owned() } else { label(4) };
-            [verb, label(1), label(3), subresource]
+        let asked = |fact: &Fact| -> Kind {
+            let label = |at: usize| facts.text(fact.labels[at]);
+            kind_of([&verb(facts, fact), label(1), label(3), label(4)], label(5) == "namespace")
         };
         let mut series = Vec::new();
         let controller_of = |fact: &Fact| {
@@ -92,7 +89,7 @@ impl Paged {
         };
         let refused = facts.unauthenticated().map(|fact| (fact, unauthenticated(), Some(401)));
         let counted = facts.of(Metric::Requests).iter().chain(facts.failed_at_aggregated_apis());
-        let counted = counted.map(|fact| (fact, kind_of(fact), facts.text(fact.labels[7]).parse::<u16>().ok()));
+        let counted = counted.map(|fact| (fact, asked(fact), facts.text(fact.labels[7]).parse::<u16>().ok()));
         for (fact, kind, code) in counted.chain(refused) {
             let Some(own) = facts.instances.get(fact.instance) else { continue };
             let mut tiles: [BTreeMap<usize, f64>; 2] = Default::default();
@@ -114,7 +111,7 @@ impl Paged {
         }
         let mut latencies: BTreeMap<(usize, Kind), Vec<&Fact>> = BTreeMap::new();
         for fact in facts.of(Metric::Duration).iter().filter(|fact| fact.part == Part::Bucket) {
-            latencies.entry((fact.instance, kind_of(fact))).or_default().push(fact);
+            latencies.entry((fact.instance, asked(fact))).or_default().push(fact);
         }
         for ((instance, kind), mut buckets) in latencies {
             buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));

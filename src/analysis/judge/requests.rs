@@ -17,6 +17,12 @@ pub type Kind = [String; 4];
 /// LISTs of one namespace.
 pub const IN_NAMESPACE: &str = "(in a namespace)";
 
+/// The kind of requests with this verb, group, resource and subresource.
+pub fn kind_of([verb, group, resource, subresource]: [&str; 4], is_of_namespace: bool) -> Kind {
+    let narrow = if verb == "list" && is_of_namespace { IN_NAMESPACE } else { subresource };
+    [verb, group, resource, narrow].map(str::to_owned)
+}
+
 /// The verb of what pages count without its kind: requests without valid credentials, which are answered with 401
 /// before anybody looks at what they ask for.
 pub const UNAUTHENTICATED: &str = "unauthenticated";

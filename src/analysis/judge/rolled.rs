@@ -1,7 +1,7 @@
 //! Requests of audit logs, by their roll-up.
 
 use super::refusals::is_refusal;
-use super::requests::{Axes, FaultCount, Grid, IN_NAMESPACE, Kind, Requests, Row, outcome};
+use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row, kind_of, outcome};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
@@ -74,9 +74,7 @@ impl<'r> Rolled<'r> {
             }
             keys[number].get_or_insert_with(|| {
                 let (who, (group, resource)) = subjects.get(row.subject)?;
-                let is_narrow = row.verb == "list" && row.scope == Scope::Namespace;
-                let subresource = if is_narrow { IN_NAMESPACE } else { row.subresource };
-                let kind: Kind = [row.verb, group, resource, subresource].map(str::to_owned);
+                let kind = kind_of([row.verb, group, resource, row.subresource], row.scope == Scope::Namespace);
                 if who.user == "system:apiserver" {
                     own.insert(kind);
                     return None;

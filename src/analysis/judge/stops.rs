@@ -57,10 +57,8 @@ pub(super) fn stops(series: &RequestSeries) -> Vec<Deviation> {
         let found = clock.silent(if is_one { &counts } else { &answered }, &base, SILENT);
         let others_go_on = |tiles: &Range<usize>| {
             let silent = clock.dead(&answered, &base, tiles);
-            match signal {
-                Signal::WritesStop => go_on(series, &[series.askers.writes()], &silent),
-                _ => go_on(series, &slices(series.askers.of(None)), &silent),
-            }
+            let askers = if signal == Signal::WritesStop { series.askers.writes() } else { series.askers.of(None) };
+            go_on(series, askers, &silent)
         };
         for mut tiles in found.into_iter().filter(|tiles| tiles.end < counts.len() && !others_go_on(tiles)) {
             let goes_on = |at: usize| answered[at] >= GOES_ON * base.rate[at] * clock.seconds[at];
@@ -188,8 +186,8 @@ impl<'s> Clock<'s> {
                 || !is_at_end && reconnect(series, span.1, &times)
                 || is_at_end && is_taken_over(series, instance, span);
             let alive = tiles.clone().filter(|at| others[*at] >= 0.5 * rest.rate[*at] * self.seconds[*at]).count();
-            let askers = slices(series.askers.of(Some(instance)));
-            if is_shown && 2 * alive >= tiles.len() && !go_on(series, &askers, &self.dead(counts, own, &tiles)) {
+            let askers = series.askers.of(Some(instance));
+            if is_shown && 2 * alive >= tiles.len() && !go_on(series, askers, &self.dead(counts, own, &tiles)) {
                 all.push(tiles);
             }
         }
@@ -211,14 +209,10 @@ impl<'s> Clock<'s> {
     }
 }
 
-fn slices(all: &[Vec<Sparse>]) -> Vec<&[Sparse]> {
-    all.iter().map(Vec::as_slice).collect()
-}
-
 /// Whether most of those who asked shortly before go on in intervals in which hardly anything is asked for (ascending):
 /// an apiserver that answers nobody is silent to all of them, and to none but one busy client that pauses. `all` is by
 /// apiserver, then by asker.
-fn go_on(series: &RequestSeries, all: &[&[Sparse]], silent: &[usize]) -> bool {
+fn go_on(series: &RequestSeries, all: &[Vec<Sparse>], silent: &[usize]) -> bool {
     let (Some(&first), Some(&last)) = (silent.first(), silent.last()) else { return false };
     let grid = series.grid;
     let shortly = SHORTLY_BEFORE.max(MIN_BEFORE as i64 * grid.tile);
@@ -230,7 +224,7 @@ fn go_on(series: &RequestSeries, all: &[&[Sparse]], silent: &[usize]) -> bool {
     let seconds_before: f64 = before.clone().map(|at| grid.seconds(at)).sum();
     let part = silent.iter().map(|at| grid.seconds(*at)).sum::<f64>() / seconds_before.max(0.1);
     let (mut expected, mut goes_on) = (0.0, 0.0);
-    for asker in 0..all.iter().map(|own| own.len()).max().unwrap_or(0) {
+    for asker in 0..all.iter().map(Vec::len).max().unwrap_or(0) {
         let own = || all.iter().filter_map(|own| own.get(asker));
         let usual = part * own().map(|own| own.sum(&before, |_| true)).sum::<f64>();
         if usual > 0.0 {

@@ -12,6 +12,7 @@ use crate::analysis::metrics::facts::Component;
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use crate::model::episode::State;
+use crate::model::registry::is_built_in_group;
 use crate::model::time::{Micros, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -229,7 +230,8 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
             // Apiservers count each call of an admission webhook; those that convert objects are counted nowhere.
             let is_noted = case.audit().is_some_and(|view| named > 0.0 || spent(view, 1) > 0.0);
             let is_counted = vitals.of(Vital::EtcdRequest).next().is_some();
-            let converts = case.views.iter().any(|view| view.slowest_write().is_some_and(is_custom));
+            let converts =
+                case.views.iter().any(|view| view.slowest_write().is_some_and(|group| !is_built_in_group(group)));
             if names.is_empty() && is_counted && !is_noted && !converts {
                 return None;
             }
@@ -251,11 +253,6 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
         }
     }
     Some(candidate)
-}
-
-/// Whether a group's resources are defined by a CustomResourceDefinition, whose objects a webhook may convert.
-fn is_custom(group: &str) -> bool {
-    group.contains('.') && !group.ends_with(".k8s.io")
 }
 
 /// An apiserver restarted or was away, and its clients reconnected.
@@ -472,7 +469,7 @@ fn divided(view: &View<'_>) -> Option<Slowest> {
             let both = mixed.entry(caller).or_default();
             *both = [both[0] || times >= DIVIDED_SLOW, both[1] || times < DIVIDED_FAST];
             let own = &mut by_caller.entry(caller).or_default()[usize::from(class == Class::Write)];
-            *own = [own[0] + now.timed * slowdown(mean, was), own[1] + now.timed];
+            *own = [own[0] + now.timed * times, own[1] + now.timed];
         }
     }
     let mean = |[sum, count]: [f64; 2]| (count > 0.0).then(|| sum / count);
