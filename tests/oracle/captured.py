@@ -14,7 +14,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 
 import duckdb
-from prometheus_client.parser import text_string_to_metric_families as parse
+from remembered import parse_text as parse
 
 from quota import opened, quantity
 

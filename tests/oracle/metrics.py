@@ -37,7 +37,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
+from remembered import parse_text
 
 # ---------------------------------------------------------------- which metrics, and their earlier names: section 7
 
