@@ -186,6 +186,11 @@ impl Load {
         !own.is_given && own.deviations.iter().all(is_stop) && self.unseen.iter().any(within)
     }
 
+    /// Whether a moment lies between the times of two bundles.
+    pub(crate) fn is_between_bundles(&self, at: Micros) -> bool {
+        self.unseen.iter().any(|(from, to)| (*from..*to).contains(&at))
+    }
+
     /// What must be known where bundles leave out times between them.
     pub(crate) fn unrecorded(&self) -> Option<String> {
         let times: Vec<String> =
@@ -319,16 +324,22 @@ impl Load {
         let rollup = self.rollup.take();
         let rolled = rollup.as_deref().and_then(Rolled::new);
         let paged = Paged::new(&self.facts);
-        let vitals = Vitals::new(&self.facts, &self.memory);
+        let vitals = Vitals::new(&self.facts, &self.memory).without(&self.unseen);
         let requests: Vec<&dyn Requests> =
             rolled.iter().map(|own| own as &dyn Requests).chain(paged.iter().map(|own| own as &dyn Requests)).collect();
         let operations: Vec<Operation> = answers.operations.iter().filter_map(operation).collect();
         let given: Vec<Span> = given.into_iter().collect();
         let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
-        let input = Input { requests: &requests, vitals, operations: &operations, given: &given };
+        let input = Input { requests: &requests, vitals, operations: &operations, given: &given, unseen: &self.unseen };
         let mut judged = judge::judge(&input);
         judged.episodes.retain(|own| !self.is_unseen(own));
-        self.blind = rolled.as_ref().filter(|_| paged.is_none()).and_then(|own| judge::blind(own.kinds()));
+        self.blind = match (&rolled, &paged) {
+            (Some(log), None) => judge::blind(log.kinds()),
+            (None, Some(_)) => {
+                Some("metrics pages do not say who asks, so rules that refuse writes (403) are invisible")
+            }
+            _ => None,
+        };
         self.recurring = judged.recurring;
         self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);
         let all = judged.episodes.iter().enumerate();

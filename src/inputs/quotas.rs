@@ -279,6 +279,9 @@ fn files(
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let found = find::audit_logs(sources);
+    for error in found.missing() {
+        context.lost(error)?;
+    }
     let logs = match found.streams.is_empty() {
         true => None,
         false => {

@@ -4,6 +4,51 @@ use crate::model::cause::{Cause, Source};
 use crate::model::report::Severity;
 use crate::model::time::{Micros, Span};
 
+/// A number that shows how much load there is, piece by piece of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Measure {
+    Requests,
+    /// Seconds that requests were worked on or waited, long-running ones left out.
+    ServerTime,
+    Lists,
+    /// 429.
+    Throttled,
+    /// Code 0 or 500 and more.
+    Errors,
+    /// Requests that took a second or longer.
+    Slow,
+}
+
+impl Measure {
+    /// All.
+    pub const ALL: [Self; 6] =
+        [Self::Requests, Self::ServerTime, Self::Lists, Self::Throttled, Self::Errors, Self::Slow];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "rps",
+            Self::ServerTime => "server_time",
+            Self::Lists => "lists_per_s",
+            Self::Throttled => "throttled_per_s",
+            Self::Errors => "errors_per_s",
+            Self::Slow => "slow_per_s",
+        }
+    }
+
+    /// What people call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::ServerTime => "mean requests in flight",
+            Self::Lists => "LISTs",
+            Self::Throttled => "429 (throttled)",
+            Self::Errors => "5xx errors",
+            Self::Slow => "requests of a second or longer",
+        }
+    }
+}
+
 /// How grave an episode is, the gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grade {
@@ -128,6 +173,8 @@ pub struct Episode {
     pub baseline: Span,
     /// The times that its numbers are of, in whole intervals: within, and at baseline.
     pub counted: [Vec<Span>; 2],
+    /// Requests of some kinds by second in these times, at baseline and within; none where nothing was counted.
+    pub rates: Vec<(Measure, [f64; 2])>,
     /// How likely it is that there was one, from 0 to 1.
     pub confidence: f64,
     /// One sentence that says it all.

@@ -8,51 +8,6 @@ use crate::model::report::{Finding, Report, Severity};
 use crate::model::time::{Micros, Span};
 use crate::model::units::significant;
 
-/// A number that shows how much load there is, piece by piece of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Measure {
-    Requests,
-    /// Seconds that requests were worked on or waited, long-running ones left out.
-    ServerTime,
-    Lists,
-    /// 429.
-    Throttled,
-    /// Code 0 or 500 and more.
-    Errors,
-    /// Requests that took a second or longer.
-    Slow,
-}
-
-impl Measure {
-    /// All.
-    pub const ALL: [Self; 6] =
-        [Self::Requests, Self::ServerTime, Self::Lists, Self::Throttled, Self::Errors, Self::Slow];
-
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "rps",
-            Self::ServerTime => "server_time",
-            Self::Lists => "lists_per_s",
-            Self::Throttled => "throttled_per_s",
-            Self::Errors => "errors_per_s",
-            Self::Slow => "slow_per_s",
-        }
-    }
-
-    /// What people call it.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::ServerTime => "mean requests in flight",
-            Self::Lists => "LISTs",
-            Self::Throttled => "429 (throttled)",
-            Self::Errors => "5xx errors",
-            Self::Slow => "requests of a second or longer",
-        }
-    }
-}
-
 /// How long the incident was, and how that is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {

@@ -182,6 +182,15 @@ impl Manifest {
     pub fn start(&self) -> Option<(&str, u64)> {
         self.files.iter().map(|file| (file.log.as_str(), file.from)).min()
     }
+
+    /// Whether all its tables are another's, by their checksums. Those of nothing are none.
+    pub fn has_same_rows(&self, other: &Self) -> bool {
+        let is_summed = |own: &StoredTable| !own.crc32c.is_empty();
+        self.first.is_some()
+            && self.first == other.first
+            && self.tables == other.tables
+            && self.tables.values().all(is_summed)
+    }
 }
 
 /// A table of a stored roll-up.

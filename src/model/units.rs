@@ -51,7 +51,9 @@ pub fn bytes(bytes: f64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{} {}", significant(value), UNITS[unit])
+    // There is no part of a byte.
+    let number = if unit == 0 && value.fract() == 0.0 { format!("{value}") } else { significant(value) };
+    format!("{number} {}", UNITS[unit])
 }
 
 /// Three significant digits, without a tail of zeros or an exponent.

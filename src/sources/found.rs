@@ -69,6 +69,15 @@ pub struct Discovery {
 }
 
 impl Discovery {
+    /// What was named and is not there, whatever it is read for.
+    pub fn missing(&self) -> impl Iterator<Item = &SourceError> {
+        self.errors.iter().filter(|error| match error {
+            SourceError::Io { error, .. } => error.kind() == std::io::ErrorKind::NotFound,
+            SourceError::NoMatch(_) => true,
+            _ => false,
+        })
+    }
+
     /// The same once more; `None` where something can be read only once, or where there is something to be reported.
     pub(super) fn again(&self) -> Option<Self> {
         if !self.errors.is_empty() {

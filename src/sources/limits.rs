@@ -4,20 +4,28 @@ use crate::model::problem::{Problem, ProblemKind};
 use crate::model::quantity::Quantity;
 use crate::model::series::DAY;
 use crate::model::time::{Micros, format, parse_any};
+use crate::model::units::parse_bytes;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// The longest file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A number, or a quantity as Kubernetes writes it: `1500`, `0.5`, `8Gi`, `100m`.
+/// A number, or a quantity as Kubernetes writes it: `1500`, `0.5`, `8Gi`, `100m`; or a size as people write it: `8GiB`,
+/// `500MB`.
 pub fn amount(text: &str) -> Result<f64, Problem> {
     let text = text.trim();
     let is_number = text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
-    let number = if is_number { text.parse::<f64>().ok() } else { text.parse::<Quantity>().ok().map(Quantity::value) };
-    number
-        .filter(|number| number.is_finite())
-        .ok_or_else(|| Problem::malformed(format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi or 100m")))
+    let number = if is_number {
+        text.parse::<f64>().ok()
+    } else if text.ends_with('B') {
+        parse_bytes(text).map(|bytes| bytes as f64)
+    } else {
+        text.parse::<Quantity>().ok().map(Quantity::value)
+    };
+    number.filter(|number| number.is_finite()).ok_or_else(|| {
+        Problem::malformed(format!("'{text}' is neither a number nor a quantity, as 1500, 8Gi, 8GiB or 100m"))
+    })
 }
 
 /// Limits by the text of a series or its name: a file with the columns `series` and `limit`. Errors name file and line.

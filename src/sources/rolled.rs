@@ -62,11 +62,28 @@ pub(super) fn add(found: &mut Discovery, sources: &[Source]) {
     }
     let replaced = replaced(all.iter().map(|(_, rolled)| rolled));
     all.retain(|(_, rolled)| !is_one_of(&rolled.folder, &replaced));
+    without_copies(found, &mut all);
     if all.is_empty() {
         return;
     }
     let logs: Vec<Logged> = found.streams.iter().map(Logged::of).collect();
     all.into_iter().for_each(|(source, rolled)| add_one(found, source, rolled, &logs));
+}
+
+/// Of roll-ups with the same tables, as a backup beside what it is of, one is read; the others are reported.
+fn without_copies(found: &mut Discovery, all: &mut Vec<(&Source, Rolled)>) {
+    let mut kept: Vec<(&Source, Rolled)> = Vec::new();
+    for (source, rolled) in all.drain(..) {
+        match kept.iter().find(|(_, other)| rolled.manifest.has_same_rows(&other.manifest)) {
+            None => kept.push((source, rolled)),
+            Some((_, other)) => {
+                let what = format!("is a copy of {}, and is not read once more", shown(&other.folder));
+                let hint = "move it away, or name only one of them";
+                found.errors.push(SourceError::Stored(Problem::unanswered(what).hint(hint).at(shown(&rolled.folder))));
+            }
+        }
+    }
+    *all = kept;
 }
 
 /// A log that is there itself: from when until when, as far as that can be looked at.

@@ -38,6 +38,7 @@ mod engine;
 mod etcd_extract;
 mod etcd_flame;
 mod etcd_health;
+mod etcd_odd;
 mod etcd_oracles;
 #[cfg(feature = "live")]
 mod etcd_pull;

@@ -695,3 +695,53 @@ fn a_time_between_two_bundles_is_not_known() {
     let is_said = |line: &Value| line.as_str().unwrap().contains("2026-11-20 09:43:30 to 2026-11-20 09:45:00");
     assert!(summary.iter().any(is_said), "{summary:?}");
 }
+
+/// What happens in the second of two bundles of one cluster does not begin in the time between them.
+#[test]
+fn no_episode_is_in_a_time_that_is_not_known() {
+    let home = folder();
+    let bundle = |name: &str| {
+        let to = home.path().join(name);
+        let mut all = vec![PathBuf::from(sample(name))];
+        while let Some(from) = all.pop() {
+            for entry in std::fs::read_dir(from).unwrap() {
+                let path = entry.unwrap().path();
+                let below = path.strip_prefix(sample(name)).unwrap().to_str().unwrap().to_owned();
+                if path.is_dir() {
+                    all.push(path);
+                    continue;
+                }
+                let mut content = std::fs::read(path).unwrap();
+                if below == "bundle.yaml" {
+                    let about = String::from_utf8(content).unwrap();
+                    let (_, rest) = about.split_once('\n').expect("the first line names the cluster");
+                    content = format!("cluster: prod\n{rest}").into_bytes();
+                }
+                write(&to, &below, content);
+            }
+        }
+        to.display().to_string()
+    };
+    let (first, second) = (bundle("list-storm"), bundle("overload-restart"));
+    let report = plimsoll(&["report", &first, &second, "-o", "json"]).json(0);
+    let episodes = report["episodes"].as_array().unwrap();
+    let ends = |own: &Value| ["from", "to"].map(|end| own[end].as_str().unwrap().to_owned());
+    for [from, to] in episodes.iter().map(ends) {
+        assert!(to.as_str() <= "2026-11-20T09:25:57" || from.as_str() >= "2026-11-20T09:36:01", "{from} to {to}");
+    }
+    let is_restart = |own: &&Value| {
+        let [from, to] = ends(own);
+        from.as_str() < "2026-11-20T09:38:47" && to.as_str() > "2026-11-20T09:38:47"
+    };
+    assert!(episodes.iter().find(is_restart).is_some_and(|own| own["grade"] != "surge"), "{}", report["summary"]);
+    // What was named and is not there is missing from what is reported.
+    for command in ["report", "quota check"] {
+        let words: Vec<&str> = command.split(' ').chain(["no/such/log", second.as_str()]).collect();
+        let ran = plimsoll(&words);
+        assert_eq!(ran.code, Some(3), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains("no/such/log"), "{command}: {}", ran.stderr);
+    }
+    // The possible causes of an outage have steps, too.
+    let page = plimsoll(&["report", &second, "-o", "markdown"]);
+    assert!(page.stdout.contains("## If it is ongoing"), "{}", page.stdout);
+}

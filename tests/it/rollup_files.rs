@@ -346,6 +346,23 @@ fn parts_that_follow_one_another_are_the_whole() {
 }
 
 #[test]
+fn a_copy_beside_one_is_not_counted_once_more() {
+    let (home, _, roll) = log_and_roll_up("quiet");
+    let requests = |ran: Ran, code: i32| ran.json(code)["totals"]["requests"].as_u64().unwrap();
+    let alone = requests(plimsoll(&["traffic", &roll, "-o", "json"]), 0);
+    let copy = home.path().join("roll.bak");
+    fs::create_dir(&copy).unwrap();
+    for file in fs::read_dir(&roll).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    let both = plimsoll(&["traffic", &roll, copy.to_str().unwrap(), "-o", "json"]);
+    assert!(both.stderr.contains("is a copy of ") && both.stderr.contains("roll.bak"), "{}", both.stderr);
+    assert!(both.stderr.contains("name only one of them"), "{}", both.stderr);
+    assert_eq!(requests(both, 3), alone);
+}
+
+#[test]
 fn what_they_do_not_hold_is_refused_with_what_would_answer() {
     let (_home, log, roll) = log_and_roll_up("list-storm");
     let roll = roll.as_str();

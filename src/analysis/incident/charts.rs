@@ -6,8 +6,9 @@ use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::{Component, Fact, Facts};
 use crate::model::cause::Source;
 use crate::model::episode::Episode;
+use crate::model::episode::Measure;
 use crate::model::forecast::Unit;
-use crate::model::incident::{Chart, Measure, Phases};
+use crate::model::incident::{Chart, Phases};
 use crate::model::memory::Sample;
 use crate::model::time::{Micros, Span};
 use std::collections::BTreeMap;
@@ -149,11 +150,16 @@ pub fn phases(pulse: &LoadSeries, episode: &Episode) -> Vec<Phases> {
     let mut all: Vec<Phases> = Vec::new();
     for &measure in &pulse.known {
         let unit = if measure == Measure::ServerTime { Unit::Count } else { Unit::PerSecond };
+        let mut values = parts.each_ref().map(|pieces| pulse.mean(measure, pieces));
+        // The episode's own numbers are exact; pieces are whole, and of long records long.
+        if let Some((_, rates)) = episode.rates.iter().find(|own| own.0 == measure) {
+            (values[0], values[1]) = (Some(rates[0]), Some(rates[1]));
+        }
         all.push(Phases {
             name: measure.name(),
             words: if measure == Measure::Requests { REQUESTS } else { measure.words() },
             unit,
-            values: parts.each_ref().map(|pieces| pulse.mean(measure, pieces)),
+            values,
         });
     }
     for (q, name, words) in

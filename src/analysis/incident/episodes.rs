@@ -7,7 +7,7 @@ use crate::analysis::judge::profile::{Profile, Sums};
 use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
-use crate::model::episode::{Effect, Episode, Failure, Grade, SignalSpan, State};
+use crate::model::episode::{Effect, Episode, Failure, Grade, Measure, SignalSpan, State};
 use crate::model::report::Finding;
 use crate::model::time::{self, Micros, SECOND, Span};
 use crate::model::units::{bytes, counted, duration, percent, significant};
@@ -70,6 +70,7 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
         is_given: own.is_given,
         baseline: own.baseline,
         counted: own.counted.clone(),
+        rates: rates(own),
         confidence: confidence(own),
         headline,
         signals: own.deviations.iter().map(signal).collect(),
@@ -77,6 +78,18 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
         failures: failures(own),
         causes,
     }
+}
+
+/// What was asked for by second, by what the headline's numbers are of.
+fn rates(own: &Judgement) -> Vec<(Measure, [f64; 2])> {
+    let Some((_, profiles)) = own.profiles.first().filter(|_| has_baseline(own)) else { return Vec::new() };
+    let rate = |of: fn(&Profile) -> f64| profiles.each_ref().map(|profile| of(profile) / profile.seconds.max(1.0));
+    vec![
+        (Measure::Requests, rate(|own| own.tiles.requests)),
+        (Measure::Lists, rate(|own| own.tiles.lists)),
+        (Measure::Errors, rate(|own| own.tiles.errors + own.tiles.long[0])),
+        (Measure::Throttled, rate(|own| own.tiles.throttled + own.tiles.long[1])),
+    ]
 }
 
 /// An episode as a finding: of whoever lists episodes, and of a report about a surge.

@@ -4,8 +4,8 @@ use crate::analysis::judge::requests::{Grid, is_long_running};
 use crate::analysis::metrics::facts::Facts;
 use crate::analysis::traffic::{Row, Stats};
 use crate::model::cause::Source;
+use crate::model::episode::Measure;
 use crate::model::histogram::Histogram;
-use crate::model::incident::Measure;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 

@@ -129,6 +129,7 @@ mod tests {
             is_given: false,
             baseline: (0, 0),
             counted: [vec![], vec![]],
+            rates: Vec::new(),
             confidence: 0.9,
             headline: "it".to_owned(),
             effects: vec![],

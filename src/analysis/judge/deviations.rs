@@ -8,6 +8,7 @@ use super::series::{ClassImpact, RequestSeries, Tile, quantile};
 use super::signals::{Deviation, Signal, edges};
 use super::slower;
 use super::stops::{self, seconds_of_baseline};
+use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND};
 use std::ops::Range;
 
@@ -52,6 +53,8 @@ const MIN_RATE: f64 = 1.0;
 const MAX_AGE: Micros = 60 * SECOND;
 /// What is wrong for longer than apiservers keep audit logs by default is wrong all the time, in µs.
 const MAX_RECORD: Micros = 3_600 * SECOND;
+/// Of what is usually answered this part is missed.
+const MISSED: f64 = 0.5;
 /// In a record that lies within an impact as a whole this part of the requests takes long.
 const LONG_SHARE: f64 = 0.2;
 
@@ -80,7 +83,10 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
         let refused = impacts(series, true, |tile| of(tile).counts());
         let are_many = |own: &Impact| {
             let tiles = &series.tiles[own.tiles.clone()];
-            refusals::are_many(tiles.iter().map(of), tiles.iter().map(|tile| tile.denied).sum())
+            match series.source {
+                Source::Metrics => signal == Signal::Unauthorized && are_missed(series, &own.tiles, of),
+                _ => refusals::are_many(tiles.iter().map(of), tiles.iter().map(|tile| tile.denied).sum()),
+            }
         };
         all.extend(refused.into_iter().filter(are_many).map(|own| own.deviation(series, signal.clone())));
     }
@@ -100,6 +106,18 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     all.extend(slower::slower(series));
     all.extend(loads(series, &silences));
     all
+}
+
+/// Whether half of what is usually answered is missing while as much is refused: pages do not say who is refused, and
+/// one client does not ask for half of everything.
+fn are_missed(series: &RequestSeries, tiles: &Range<usize>, of: fn(&Tile) -> &Refusals) -> bool {
+    let refused = |tile: &Tile| of(tile).counts().0;
+    let answered: Vec<f64> = series.tiles.iter().map(|tile| tile.all().requests - refused(tile)).collect();
+    let seconds: f64 = tiles.clone().map(|at| series.grid.seconds(at)).sum();
+    let usual = series.typical_of(&answered) * seconds;
+    let missing = usual - answered[tiles.clone()].iter().sum::<f64>();
+    let refused: f64 = series.tiles[tiles.clone()].iter().map(refused).sum();
+    missing >= MISSED * usual && refused >= MISSED * missing
 }
 
 /// A record that lies within an impact as a whole: nothing shows what is usual, but in three quarters of it a fifth of
@@ -127,6 +145,8 @@ struct Impact {
     tiles: Range<usize>,
     bad: f64,
     all: f64,
+    /// The part that is bad between the first interval and the last, where there are some.
+    inner: f64,
     baseline: f64,
     /// Which part of the first interval and of the last is in it, as far as they are like those inside.
     parts: [f64; 2],
@@ -147,12 +167,17 @@ impl Impact {
             from -= ((age * SECOND as f64) as Micros).min(MAX_AGE);
             from = from.max(grid.span.0);
         }
+        // The first interval and the last may lie in it in part only.
+        let level = match signal {
+            Signal::Errors | Signal::FailedWrites => self.inner,
+            _ => self.bad / self.all.max(1.0),
+        };
         Deviation {
             signal,
             source: series.source,
             span: (from, to),
             slack: grid.tile,
-            level: self.bad / self.all.max(1.0),
+            level,
             baseline: self.baseline,
             weight: self.bad,
         }
@@ -215,7 +240,14 @@ fn impacts(series: &RequestSeries, may_clump: bool, bad: impl Fn(&Tile) -> (f64,
             let level = quantile(inside, 0.5).unwrap_or(0.0).max(1e-9);
             let part = |at: usize| (excess(at) / level).clamp(MIN_PART, 1.0);
             let parts = if tiles.len() == 1 { [1.0; 2] } else { [part(tiles.start), part(tiles.end - 1)] };
-            Impact { tiles, bad, all, baseline: usual, parts }
+            let inner = match tiles.len() {
+                0..=2 => bad / all.max(1.0),
+                _ => {
+                    let (bad, all) = sum(&(tiles.start + 1..tiles.end - 1));
+                    bad / all.max(1.0)
+                }
+            };
+            Impact { tiles, bad, all, inner, baseline: usual, parts }
         })
         .collect()
 }

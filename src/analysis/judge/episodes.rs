@@ -90,13 +90,21 @@ fn groups(mut all: Vec<Deviation>, by: Micros) -> Vec<Group> {
     groups
 }
 
-/// A longer impact may pause for longer: for as long as the shorter of two, within bounds.
-fn agglomerated(mut pieces: Vec<Group>) -> Vec<Group> {
+/// A longer impact may pause for longer: for as long as the shorter of two, within bounds. Not where a load began since
+/// that the first one knows nothing of: that has another cause.
+fn agglomerated(mut pieces: Vec<Group>, loads: &[Deviation]) -> Vec<Group> {
     let length = |own: &Group| own.0.1 - own.0.0;
     loop {
         let gap = |at: usize| pieces[at + 1].0.0 - pieces[at].0.1;
         let allowed = |at: usize| length(&pieces[at]).min(length(&pieces[at + 1])).clamp(PAUSE, MAX_PAUSE);
-        let pairs = (0..pieces.len().saturating_sub(1)).filter(|at| gap(*at) <= allowed(*at));
+        let is_another = |at: usize| {
+            let (first, second) = (pieces[at].0, pieces[at + 1].0);
+            let has = |span: Span| loads.iter().filter(move |own| is_whole(own) && overlap(own.span, span) > 0);
+            let is_since =
+                |load: &Deviation| load.span.0 >= first.1 && 2 * overlap(load.span, second) >= second.1 - second.0;
+            gap(at) >= SETTLES && has(first).next().is_none() && has(second).any(is_since)
+        };
+        let pairs = (0..pieces.len().saturating_sub(1)).filter(|at| gap(*at) <= allowed(*at) && !is_another(*at));
         let Some(at) = pairs.min_by_key(|at| gap(*at)) else { return pieces };
         let (span, members) = pieces.remove(at + 1);
         pieces[at].0.1 = pieces[at].0.1.max(span.1);
@@ -188,7 +196,7 @@ pub fn episodes(deviations: Vec<Deviation>, series: &[RequestSeries], vitals: Op
     felt.extend(stops);
     away.extend(new);
     let mut drafts: Vec<Draft> = Vec::new();
-    let impacts = within_one_load(agglomerated(groups(felt, PAUSE)), &loads);
+    let impacts = within_one_load(agglomerated(groups(felt, PAUSE), &loads), &loads);
     drafts.extend(impacts.into_iter().map(|group| Draft::new(group, Grade::Incident)));
     for (span, members) in groups(away, SETTLES) {
         match drafts.iter_mut().find(|draft| near(draft.span, span, SETTLES)) {
@@ -347,7 +355,12 @@ fn attach(drafts: &mut [Draft], surges: Vec<Draft>) -> Vec<Draft> {
             if surge.span.0 >= draft.span.0 - slack {
                 draft.span.0 = draft.span.0.min(surge.span.0);
             }
-            if surge.span.1 <= draft.span.1 + slack {
+            // Who reconnects to an apiserver that is back asks for more, which nobody need feel.
+            let is_back = |own: &Deviation| {
+                matches!(own.signal, Signal::Silence | Signal::Away(_))
+                    && near(own.span, (surge.span.0, draft.span.1), SETTLES)
+            };
+            if surge.span.1 <= draft.span.1 + slack && !draft.deviations.iter().any(is_back) {
                 draft.span.1 = draft.span.1.max(surge.span.1);
             }
         }

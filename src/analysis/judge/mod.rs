@@ -36,6 +36,8 @@ mod tests;
 mod tests_absent;
 #[cfg(test)]
 mod tests_causes;
+#[cfg(test)]
+mod tests_innocent;
 
 pub use requests::Requests;
 pub use series::RequestSeries;

@@ -216,7 +216,7 @@ impl Requests for Paged {
                     throttled: of(Outcome::Throttled),
                     // By whom is not known, so whether it is one client or all of them is not, either.
                     refused: if series.is_refused { *count } else { 0.0 },
-                    unauthorized: 0.0,
+                    unauthorized: if self.axes.kinds[series.kind][0] == UNAUTHENTICATED { *count } else { 0.0 },
                     spent: [0.0; 3],
                     latency,
                 });

@@ -97,7 +97,7 @@ impl Requests for Made {
 }
 
 pub(super) fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
-    judge(&Input { requests: &[made], vitals, operations: &[], given: &[] }).episodes
+    judge(&Input { requests: &[made], vitals, operations: &[], given: &[], unseen: &[] }).episodes
 }
 
 pub(super) fn tiles(own: &Episode) -> (i64, i64) {
@@ -247,7 +247,7 @@ fn a_hole_in_the_logs_is_no_outage_unless_somebody_felt_it() {
     // Pages that count on show that requests went on.
     let pages = Paged(Made::new(60, |_, _, own| own));
     let log = with(|own| own);
-    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[] };
+    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[], unseen: &[] };
     assert_eq!(judge(&input).episodes.len(), 0);
 }
 
@@ -318,14 +318,14 @@ fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
         ..own
     }));
     let (log, vitals) = (with(1.0), Vitals::default());
-    let input = Input { requests: &[&log, &pages], vitals: Some(&vitals), operations: &[], given: &[] };
+    let input = Input { requests: &[&log, &pages], vitals: Some(&vitals), operations: &[], given: &[], unseen: &[] };
     let found = judge(&input).episodes;
     assert_eq!((first(&found[0]).0, found[0].is_hole()), ("relist-storm", false));
     assert_eq!(found[0].causes[0].feature("none_started"), 0.0);
     // Pages that count on at both.
     let pages = Paged(Made::new(60, |_, _, own| own));
     let log = with(1.0);
-    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[] };
+    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[], unseen: &[] };
     assert_eq!(judge(&input).episodes.len(), 0);
 }
 
@@ -398,16 +398,19 @@ fn starts_and_recurring_bursts_are_no_episodes() {
 fn a_window_that_is_named_is_an_episode() {
     let made = Made::new(60, |_, _, own| own);
     let given = [(BEGIN + 30 * TILE, BEGIN + 36 * TILE)];
-    let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
+    let found =
+        judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given, unseen: &[] }).episodes;
     assert_eq!((found.len(), found[0].is_given, tiles(&found[0])), (1, true, (30, 36)));
     assert_eq!((found[0].grade, found[0].causes.len()), (Grade::None, 0), "nothing deviates in it");
     // At the begin of what was read, too, though it is as short as a start.
     let given = [(BEGIN, BEGIN + 3 * TILE)];
-    let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given }).episodes;
+    let found =
+        judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given, unseen: &[] }).episodes;
     assert_eq!((found.len(), tiles(&found[0]), found[0].grade), (1, (0, 3), Grade::None));
     // All of the time, which leaves nothing that it could be compared with: not that all clients are new.
     let whole = [(BEGIN, BEGIN + 60 * TILE)];
-    let found = judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &whole }).episodes;
+    let found =
+        judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &whole, unseen: &[] }).episodes;
     assert_eq!((found[0].grade, found[0].causes.len()), (Grade::None, 0));
     // Of an incident: its grade, and what of the window is not in it is its baseline.
     let slow = Made::new(60, |tile, _, own| {
@@ -415,9 +418,11 @@ fn a_window_that_is_named_is_an_episode() {
         Cell { seconds: own.seconds * times, ..own }
     });
     let given = [(BEGIN + 28 * TILE, BEGIN + 36 * TILE)];
-    let found = judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &given }).episodes;
+    let found =
+        judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &given, unseen: &[] }).episodes;
     assert_eq!(found[0].grade, Grade::Incident);
-    let found = judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &whole }).episodes;
+    let found =
+        judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &whole, unseen: &[] }).episodes;
     let [within, before] = &found[0].counted;
     assert_eq!(found[0].grade, Grade::Incident);
     assert!(
@@ -529,7 +534,8 @@ fn a_deletion_is_as_large_as_what_changes_with_it() {
     let deleted = |vitals: &Vitals| {
         let caller = ["carol".to_owned(), String::new()];
         let operations = [Operation { at, caller, objects: 1.0 }];
-        judge(&Input { requests: &[&made], vitals: Some(vitals), operations: &operations, given: &[] }).episodes
+        judge(&Input { requests: &[&made], vitals: Some(vitals), operations: &operations, given: &[], unseen: &[] })
+            .episodes
     };
     let found = deleted(&changes(|tile| if tile == 20 { 150.0 } else { 10.0 }));
     assert_eq!((found.len(), found[0].grade, first(&found[0])), (1, Grade::Surge, ("cascade-delete", Some("carol"))));

@@ -29,7 +29,7 @@ fn with_pods(of: impl Fn(usize) -> [f64; 3]) -> Made {
 fn by_pages(mut made: Made) -> Vec<Episode> {
     made.axes.callers = vec![Default::default()];
     made.rows.iter_mut().for_each(|(_, (caller, ..), _)| *caller = 0);
-    judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[] }).episodes
+    judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
 }
 
 #[test]
@@ -192,7 +192,13 @@ fn the_only_apiserver_was_away_since_its_last_page() {
         let (at, seen) = (made.axes.grid.start(31), seen.map(|tile| made.axes.grid.start(tile)));
         let start = Start { at, component: Component::Apiserver, instance: "a".to_owned(), seen };
         let vitals = Vitals { starts: vec![start], ..Vitals::default() };
-        let found = judge(&Input { requests: &[&Paged(made)], vitals: Some(&vitals), operations: &[], given: &[] });
+        let found = judge(&Input {
+            requests: &[&Paged(made)],
+            vitals: Some(&vitals),
+            operations: &[],
+            given: &[],
+            unseen: &[],
+        });
         let found = found.episodes;
         assert_eq!((found.len(), found[0].grade, tiles(&found[0]).0), (1, Grade::Outage, 20));
         found[0].causes.iter().find(|own| own.kind == "relist-storm").map(|own| own.feature("began_late"))

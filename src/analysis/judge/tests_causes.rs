@@ -167,7 +167,7 @@ fn who_has_no_valid_credentials_is_seen_by_pages() {
         let key = (0, made.axes.kinds.len() - 1, 0);
         let cell = Cell { count: 1500.0, errors: 0.0, throttled: 0.0, seconds: 0.001 };
         (0..60).filter(|tile| refused(*tile)).for_each(|tile| made.rows.push((tile, key, cell)));
-        judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[] }).episodes
+        judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
     };
     let found = made(within);
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Surge, (20, 32)));
@@ -213,7 +213,8 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
             made
         };
         let pages = Paged(make(1.0));
-        judge(&Input { requests: &[&make(logged), &pages], vitals: None, operations: &[], given: &[] }).episodes
+        judge(&Input { requests: &[&make(logged), &pages], vitals: None, operations: &[], given: &[], unseen: &[] })
+            .episodes
     };
     let found = judge_both(0.0);
     assert_eq!((found.len(), tiles(&found[0])), (1, (20, 32)));
@@ -225,7 +226,8 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
         count: own.count * if within(tile) && kind == LIST { 30.0 } else { 1.0 },
         ..own
     }));
-    let found = judge(&Input { requests: &[&hole, &pages], vitals: None, operations: &[], given: &[] }).episodes;
+    let found =
+        judge(&Input { requests: &[&hole, &pages], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes;
     let causes: Vec<_> = found.iter().flat_map(|own| &own.causes).collect();
     assert!(!causes.is_empty() && causes.iter().all(|own| own.feature("unlogged") == 0.0));
     // Half of them, as of one of two apiservers: who sends them is known.
@@ -264,7 +266,7 @@ fn credentials_of_many_clients_that_are_not_valid_are_an_incident_and_of_one_are
     let judged = |part: &dyn Fn(usize, usize, usize) -> f64| {
         let made = Made::new(60, |_, _, own| own);
         let requests = Changed(&made, part, revoke);
-        judge(&Input { requests: &[&requests], vitals: None, operations: &[], given: &[] }).episodes
+        judge(&Input { requests: &[&requests], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
     };
     let found = judged(&|tile, caller, _| if within(tile) && caller < 4 { 0.5 } else { 0.0 });
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (20, 32)));
@@ -284,7 +286,14 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
         made.axes.kinds.push(["create", group, "validatingadmissionpolicybindings", ""].map(str::to_owned));
         let cell = Cell { count: 1.0, errors: 0.0, throttled: 0.0, seconds: 0.006 };
         made.rows.push((20, (5, made.axes.kinds.len() - 1, 0), cell));
-        judge(&Input { requests: &[&Changed(&made, part, refuse)], vitals: None, operations: &[], given: &[] }).episodes
+        judge(&Input {
+            requests: &[&Changed(&made, part, refuse)],
+            vitals: None,
+            operations: &[],
+            given: &[],
+            unseen: &[],
+        })
+        .episodes
     };
     let of = |tile, kind, wanted| within(tile) && kind == wanted;
     let group = "admissionregistration.k8s.io";
@@ -302,7 +311,11 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
     }
     let part = |tile, _, kind| if of(tile, kind, CONFIGMAPS) { 0.3 } else { 0.0 };
     let refusing = Changed(&made, &part, refuse);
-    assert!(judge(&Input { requests: &[&refusing], vitals: None, operations: &[], given: &[] }).episodes.is_empty());
+    assert!(
+        judge(&Input { requests: &[&refusing], vitals: None, operations: &[], given: &[], unseen: &[] })
+            .episodes
+            .is_empty()
+    );
     // One client or two; reads and leases; always.
     for caller in [0, 1] {
         let few =
@@ -344,7 +357,7 @@ fn what_messages_name_is_the_cause() {
         });
         let of = |tile| fault.map(|fault| FaultCount { tile, fault, name: name.to_owned(), count: 20.0 });
         let answered = Answered(made, (0..60).filter(|tile| within(*tile)).filter_map(of).collect());
-        judge(&Input { requests: &[&answered], vitals: None, operations: &[], given: &[] }).episodes
+        judge(&Input { requests: &[&answered], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
     };
     for (fault, name, cause) in [
         (Fault::EtcdTimeout, "", "slow-etcd"),
@@ -440,7 +453,7 @@ fn waiting_in_queues_alone_is_a_limits_by_pages_too() {
         let mut all = vitals(Vital::QueueWait, 800.0, |tile| if (20..32).contains(&tile) { 0.5 } else { 0.001 });
         let asked = vitals(Vital::EtcdRequest, 500.0, |tile| if (20..32).contains(&tile) { etcd } else { 0.004 });
         all.courses.extend(asked.courses);
-        let input = Input { requests: &[&Paged(made)], vitals: Some(&all), operations: &[], given: &[] };
+        let input = Input { requests: &[&Paged(made)], vitals: Some(&all), operations: &[], given: &[], unseen: &[] };
         judge(&input).episodes
     };
     let found = queued(0.004);

@@ -9,8 +9,8 @@ use super::holes::{are_holes, without_uncounted};
 use super::latencies::Latencies;
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
-use super::series::{NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
-use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences};
+use super::series::{ClassImpact, NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
+use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences, near};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -35,6 +35,8 @@ const RISEN_SIGMAS: f64 = 5.0;
 const MIN_BASELINE_S: f64 = BASELINE_MIN_S / 2.0;
 /// Fewer requests have no quantiles.
 const MIN_TIMED: f64 = 200.0;
+/// An audit log that holds this part of the requests that pages count is that of these.
+const HELD: f64 = 0.5;
 /// What begins so soon after what was read may be a start, in µs.
 const EARLY: Micros = 30 * SECOND;
 /// What ends so soon after what was read began is a start, or can't be distinguished from one, in µs.
@@ -57,6 +59,8 @@ pub struct Input<'i> {
     pub operations: &'i [Operation],
     /// Windows that somebody named: each is an episode, whatever deviates in it, and nothing else is.
     pub given: &'i [Span],
+    /// Times of which nothing is known, as between two bundles.
+    pub unseen: &'i [Span],
 }
 
 /// An episode.
@@ -130,7 +134,8 @@ impl Episode {
 
 /// Judges.
 pub fn judge(input: &Input<'_>) -> Judged {
-    let series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
+    let mut series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
+    series.iter_mut().for_each(|own| own.unseen = input.unseen.to_vec());
     let mut all: Vec<Deviation> = Vec::new();
     for own in &series {
         let found = deviations(own);
@@ -143,11 +148,14 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
     }
+    let is_kept: Vec<bool> = all.iter().map(|own| !is_contradicted(own, &all, &series)).collect();
+    all = all.into_iter().zip(is_kept).filter(|own| own.1).map(|own| own.0).collect();
     let mut all = without_uncounted(all, &series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
     let record = series.iter().fold(None, |all, own| together(all, Some(own.grid.span))).unwrap_or_default();
-    let found = episodes(all.clone(), &series, input.vitals);
+    let mut found = episodes(all.clone(), &series, input.vitals);
+    found.iter_mut().for_each(|own| own.span = known_part(own.span, input.unseen));
     let alike = found.len();
     let of_store = |span: Span| -> f64 {
         let of = |own: &&dyn Requests| {
@@ -170,6 +178,41 @@ pub fn judge(input: &Input<'_>) -> Judged {
     Judged { episodes, series, recurring }
 }
 
+/// A time but for those at its ends of which nothing is known.
+fn known_part(span: Span, unseen: &[Span]) -> Span {
+    unseen.iter().fold(span, |own, gap| match (own.0 >= gap.0, own.1 <= gap.1) {
+        (true, false) if own.0 < gap.1 => (gap.1, own.1),
+        (false, true) if own.1 > gap.0 => (own.0, gap.0),
+        _ => own,
+    })
+}
+
+/// Whether pages count requests that are slow for their kind, of which audit logs show that nobody waits for them but
+/// whoever asks for what takes long: pages do not say who waits.
+fn is_contradicted(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
+    let of = |source: Source| series.iter().find(|series| series.source == source);
+    let (Some(log), Some(pages)) = (of(Source::Audit), of(Source::Metrics)) else { return false };
+    let is_slow = matches!(own.signal, Signal::Slow(_) | Signal::SlowThroughout);
+    if own.source != Source::Metrics || !is_slow {
+        return false;
+    }
+    // As far as the log holds these requests, and what they took.
+    let counted = |series: &RequestSeries, of: fn(&ClassImpact) -> f64| {
+        let grid = series.grid;
+        let is_in = |at: &usize| grid.start(*at) < own.span.1 && grid.start(at + 1) > own.span.0;
+        let within: Vec<usize> = (0..series.tiles.len()).filter(is_in).collect();
+        let seconds: f64 = within.iter().map(|at| grid.seconds(*at)).sum();
+        within.iter().map(|at| of(&series.tiles[*at].all())).sum::<f64>() / seconds.max(1.0)
+    };
+    let is_held = log.grid.span.0 <= own.span.0 + own.slack
+        && log.grid.span.1 + own.slack >= own.span.1
+        && counted(log, |all| all.timed) >= HELD * counted(pages, |all| all.requests);
+    let is_felt = |other: &Deviation| {
+        other.source == Source::Audit && other.signal.is_felt() && near(other.span, own.span, own.slack)
+    };
+    is_held && !all.iter().any(is_felt)
+}
+
 /// Judges what was found; or windows that somebody named, where `found` is what is found without them.
 fn judged(
     input: &Input<'_>,
@@ -181,7 +224,8 @@ fn judged(
     let others: Option<Vec<Span>> = found.map(|all| all.iter().map(|own| (own.from, own.to)).collect());
     // What others ask for while a controller asks for nothing is as usual as at any time.
     let changes = drafts.iter().filter(|draft| !are_silences(&draft.deviations));
-    let busy: Vec<Span> = changes.map(|draft| draft.span).chain(others.iter().flatten().copied()).collect();
+    let busy = changes.map(|draft| draft.span).chain(others.iter().flatten().copied());
+    let busy: Vec<Span> = busy.chain(input.unseen.iter().copied()).collect();
     let mut sets: Vec<(Vec<Tiles>, Vec<Span>)> = Vec::new();
     for own in series {
         let of = drafts.iter().map(|draft| around(own, draft.span, &busy, others.as_deref()));

@@ -329,6 +329,13 @@ impl Hand<'_> {
         self.add(hash(seen.key), seen, Some(object));
     }
 
+    /// Whether a key is that of an object of Kubernetes, by its text.
+    pub fn is_of_resource(&self, key: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(key);
+        let parsed = self.space.parse(&text);
+        !parsed.resource.is_empty() && !parsed.name.is_empty()
+    }
+
     /// Ends the work; what was superseded, or deletes a key, and the hash of that.
     pub fn finish(mut self) -> Vec<(u64, u64)> {
         self.hand_over_all();
@@ -342,6 +349,9 @@ impl Hand<'_> {
             let label;
             (label, links) = self.links(seen, object);
             key.value(seen, object, label.unwrap_or(key.label));
+            if key.is_no_object() && self.is_of_resource(seen.key) {
+                key.cannot_be_read();
+            }
         }
         let number = shard_of(hash);
         let waiting = &mut self.waiting[number];

@@ -2,7 +2,7 @@
 
 use super::{Keyspace, findings, hash};
 use crate::analysis::keyspace::file::File;
-use crate::model::keyspace::{Object, Seen};
+use crate::model::keyspace::{Encoding, Object, Seen};
 use crate::model::report::{Report, Severity, Table, Value};
 use crate::model::units::counted;
 use hashbrown::{HashMap, HashSet};
@@ -88,7 +88,9 @@ impl Default for Revisions {
 
 impl Revisions {
     /// Takes a revision and what its value shows.
-    pub fn take(&mut self, seen: &Seen<'_>, object: &Object<'_>) {
+    ///
+    /// `is_resource` says whether a key is that of an object of Kubernetes.
+    pub fn take(&mut self, seen: &Seen<'_>, object: &Object<'_>, is_resource: impl FnOnce(&[u8]) -> bool) {
         let name = || format!("{} at revision {}", String::from_utf8_lossy(seen.key), seen.revision);
         self.revisions.count();
         if seen.is_tombstone {
@@ -100,6 +102,8 @@ impl Revisions {
         self.values.count();
         if object.undecodable {
             self.values.fail(|| format!("{}: its value does not match its declared type", name()));
+        } else if Encoding::of(seen.value) == Encoding::Other && is_resource(seen.key) {
+            self.values.fail(|| format!("{}: its value is no object of Kubernetes", name()));
         }
         if seen.modified != seen.revision {
             self.revisions.fail(|| format!("{}: its record has mod_revision {}", name(), seen.modified));
@@ -239,7 +243,10 @@ impl Dangling {
             leases,
             match &self.namespaces {
                 Some((checked, keys)) => check("namespaces", *checked, keys, "its namespace does not exist"),
-                None => Check::unknown("namespaces", "no namespaces: not a Kubernetes store, or incomplete"),
+                None => Check::unknown(
+                    "namespaces",
+                    "no namespaces: not a Kubernetes store, incomplete, or of another --prefix",
+                ),
             },
             check("owners", self.owners.0, &self.owners.1, "its owner does not exist"),
         ]

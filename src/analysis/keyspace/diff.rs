@@ -181,6 +181,9 @@ impl Compared {
             ),
             format!("Live data went from {} to {}.", bytes(total.before as f64), bytes(total.after as f64)),
         ];
+        if after.revision < before.revision {
+            lead.push("The first is the later one: give the earlier first to see what was done since.".to_owned());
+        }
         if after.is_damaged() {
             lead.insert(0, "AFTER is damaged: an object in a page that can't be read looks removed.".to_owned());
         }

@@ -80,7 +80,8 @@ impl Sum {
     }
 }
 
-const FIELDS: [&str; 6] =
+/// The fields of a row behind its names, by which rows are sorted.
+pub const FIELDS: [&str; 6] =
     ["writes", "deletes", "written_bytes", "writes_per_hour", "written_bytes_per_hour", "history_bytes"];
 
 /// The keys that the table will show: those written most since the last compaction.
@@ -182,7 +183,7 @@ pub fn report(
             to: time::format(to * SECOND),
             seconds: (to - from) as f64,
         }),
-        lead: lead(&file, total, window, returnable),
+        lead: lead(&file, total, clock, returnable),
         findings: found.list,
         totals,
         shown: shape.top,
@@ -193,16 +194,17 @@ pub fn report(
     }
 }
 
-fn lead(file: &File, total: Sum, window: Option<(i64, i64)>, returnable: u64) -> Vec<String> {
+fn lead(file: &File, total: Sum, clock: Clock, returnable: u64) -> Vec<String> {
     let since = if file.compacted > 0 {
         format!(" since the compaction at revision {}", grouped(file.compacted))
     } else {
         String::new()
     };
-    let span = window.map_or_else(
-        || "; the values hold no times".to_owned(),
-        |(from, to)| format!(", in {} by the times in the values", duration((to - from) * SECOND)),
-    );
+    let span = match (clock.window(), clock.last) {
+        (Some((from, to)), _) => format!(", in {} by the times in the values", duration((to - from) * SECOND)),
+        (None, Some(at)) => format!("; the times in the values are all {}", time::format(at * SECOND)),
+        (None, None) => "; the values hold no times".to_owned(),
+    };
     vec![
         format!(
             "{} of {}{since}{span}: {}.",

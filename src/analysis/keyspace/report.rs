@@ -60,6 +60,19 @@ pub fn report(rows: Vec<Row>, total: &Usage, file: File, shape: &Shape) -> Repor
     totals.extend(file.totals());
     totals.extend([("keys_live".to_owned(), total.keys.into()), ("rows".to_owned(), (rows.len() as u64).into())]);
     let mut notes = hidden(rows.len(), shape.top);
+    // Keys below another prefix name no resource: all that is known of them is how they begin.
+    let resource = columns.iter().position(|column| column == "resource");
+    let is_foreign = |row: &&Vec<Value>| resource.is_some_and(|at| row[at] == "".into());
+    let count = |row: &Vec<Value>| if let Value::Count(keys) = row[names.len()] { keys } else { 0 };
+    let foreign: u64 = rows.iter().filter(is_foreign).map(count).sum();
+    if foreign * 2 > total.keys {
+        notes.push(format!(
+            "{} of {} name no resource of Kubernetes: give the apiserver's --etcd-prefix with --prefix.",
+            grouped(foreign),
+            counted(total.keys, "key")
+        ));
+    }
+    let headings = if foreign > 0 { vec![("prefix", "PREFIX")] } else { Vec::new() };
     if shape.by == By::Manager {
         notes.push(
             "A key counts for each manager that wrote one of its fields, so rows add up to more than the total."
@@ -78,7 +91,7 @@ pub fn report(rows: Vec<Row>, total: &Usage, file: File, shape: &Shape) -> Repor
         lead: lead(&file, total),
         inputs: file.inputs,
         totals,
-        table: Table { columns, rows, ..Table::default() },
+        table: Table { columns, rows, headings, ..Table::default() },
         shown: shape.top,
         notes,
         findings,

@@ -12,10 +12,12 @@ const WORTH: f64 = 0.2;
 /// Events are, with this part: they need not be copied.
 const WORTH_EVENTS: f64 = 0.05;
 
-const COLUMNS: [&str; 9] = ["group", "resource", "keys", "bytes", "share", "writes", "write_share", "can_move", "move"];
+/// The fields of a row.
+pub const COLUMNS: [&str; 9] =
+    ["group", "resource", "keys", "bytes", "share", "writes", "write_share", "can_move", "move"];
 
 /// The report of `etcd split`, from rows by resource.
-pub fn report(rows: &[Row], total: &Usage, file: File, top: Option<usize>) -> Report {
+pub fn report(rows: &[Row], total: &Usage, file: File, sort_by: Option<&str>, top: Option<usize>) -> Report {
     let all = total.live_bytes + total.history_bytes;
     let share = |part: u64, of: u64| if of > 0 { part as f64 / of as f64 } else { 0.0 };
     let mut table = Vec::new();
@@ -46,9 +48,10 @@ pub fn report(rows: &[Row], total: &Usage, file: File, top: Option<usize>) -> Re
         ]);
     }
     let columns: Vec<String> = COLUMNS.map(str::to_owned).into();
-    sort(&columns, &mut table, "bytes");
-    sort(&columns, &mut table, "move");
-    table.sort_by_key(|row| row[8] != "yes".into());
+    sort(&columns, &mut table, sort_by.unwrap_or("bytes"));
+    if sort_by.is_none() {
+        table.sort_by_key(|row| row[8] != "yes".into());
+    }
     moved.0.sort_by(|a, b| b.2.0.total_cmp(&a.2.0));
     let mut totals: Vec<(String, Value)> = [
         ("bytes", all.into()),

@@ -11,6 +11,12 @@ use std::collections::HashMap;
 pub const MEASURES: [&str; 6] =
     ["live_bytes", "history_bytes", "revisions", "managed_fields_bytes", "annotation_bytes", "last_applied_bytes"];
 
+/// The fields that rows are sorted by.
+pub const SORTED: [&str; 7] = {
+    let [a, b, c, d, e, f] = MEASURES;
+    [a, b, c, d, e, f, "modified"]
+};
+
 /// More keys of one size than this are not distinguished by name.
 const TIES: usize = 100_000;
 
@@ -22,6 +28,7 @@ fn measure(key: &Key, field: &str) -> u64 {
         "managed_fields_bytes" => u64::from(key.managed_fields),
         "annotation_bytes" => u64::from(key.annotations),
         "last_applied_bytes" => u64::from(key.last_applied),
+        "modified" => key.latest,
         _ => key.live_bytes(),
     }
 }
@@ -42,8 +49,7 @@ pub(super) fn leading(space: &Keyspace, top: Option<usize>, measure: impl Fn(&Ke
 
 /// The keys that the table will show.
 pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<Key> {
-    let field = sort_by.filter(|field| MEASURES.contains(field)).unwrap_or("live_bytes");
-    leading(space, top, |key| key.lives().then(|| measure(key, field)))
+    leading(space, top, |key| key.lives().then(|| measure(key, sort_by.unwrap_or("live_bytes"))))
 }
 
 /// The report of `etcd top`; `names` are the texts of `keys`.

@@ -74,7 +74,8 @@ pub(super) struct Process {
     known: usize,
     /// Pages that break off, of those that followed one another just now.
     partial: u64,
-    /// The number of the series that says what it would lead, if there is one: two programs do not stand for the same.
+    /// The number of the series that says what it would lead, or which member of etcd it is, if there is one: two
+    /// programs do not stand for the same.
     pub(super) stands_for: Option<u32>,
     marks: [f64; MARKS.len()],
 }
@@ -123,8 +124,9 @@ impl Fold {
             self.unknown += 1;
             return;
         }
-        let is_lease = |series: &u32| all[*series as usize].entry.metric == Metric::LeaderStatus;
-        let stands_for = self.page.iter().map(|(series, _)| *series).filter(is_lease).min();
+        let says_which =
+            |series: &u32| matches!(all[*series as usize].entry.metric, Metric::LeaderStatus | Metric::EtcdServerId);
+        let stands_for = self.page.iter().map(|(series, _)| *series).filter(says_which).min();
         let at = match self.process(all, start, &marks, stands_for) {
             Some(at) => at,
             None if self.processes.len() == MAX_PROCESSES => {

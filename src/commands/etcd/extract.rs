@@ -94,10 +94,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         ))?;
     }
     let found = objects(args, &roots, newer.as_ref(), context)?;
+    let wanted = found.len();
     let candidates = decoded(found, &roots, args, context)?;
     let matched = candidates.len();
     let options = Options { all: args.all || args.name.is_some(), secrets: args.include_secrets };
     let extracted = select(candidates, options, newer.as_ref());
+    if matched == 0 && wanted > 0 {
+        return Err(Error::Input(format!("{}: nothing that matches could be extracted", plain(&args.source))));
+    }
     if matched == 0 && args.deleted_since.is_none() {
         return Err(Error::Input(format!(
             "{}: no live object matches; plimsoll etcd usage lists what is there",

@@ -46,11 +46,12 @@ pub(super) fn asks() -> Ask {
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdHistory, context: &mut Context<'_>) -> Result<Report, Error> {
+    let sort_by = context.sort_by(&history::FIELDS)?;
     let opened = open::open_for(&question.source, question.at, context)?;
     let walked = opened.walked(question.prefix.as_deref(), &asks(), context);
     let file = opened.file(&walked, context)?;
     let space = &walked.space;
-    let (sort_by, top) = (context.settings.sort_by.clone(), context.settings.top);
+    let top = context.settings.top;
     let keys = if question.by == By::Key { history::keys(space, sort_by.as_deref(), top) } else { Vec::new() };
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
     let names = opened.names(space, &hashes, context.settings.threads);

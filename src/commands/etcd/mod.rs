@@ -22,9 +22,9 @@ use crate::cli::{Context, Error, FailOn, MomentFlags};
 use crate::inputs::etcd::opened::Ask;
 use crate::model::question::{self, Question};
 use crate::model::time::Micros;
-use crate::model::units::parse_bytes;
 use crate::sources::archive::place;
 use crate::sources::find;
+use crate::sources::limits::amount;
 use crate::sources::wanted::Wanted;
 
 /// Arguments of `plimsoll etcd`.
@@ -101,8 +101,19 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         _ => {}
     }
     let Some(question) = args.question(context.io.now)? else { return Ok(()) };
+    if let Some(field) = &context.settings.sort_by
+        && matches!(args.command, Command::Pages(_) | Command::Check(_) | Command::Health(_))
+    {
+        let message = format!("--sort-by {field}: its rows have a fixed order; sort the output of -o csv or -o json");
+        return Err(Error::Usage(message));
+    }
     let fail_on = if matches!(args.command, Command::Check(_)) { FailOn::Critical } else { FailOn::Never };
-    show(answer(&question, context)?, fail_on, context)
+    let answer = answer(&question, context)?;
+    if let Answer::Report(report, _) = &answer {
+        let fields: Vec<&str> = report.table.columns.iter().map(String::as_str).collect();
+        context.sort_by(&fields)?;
+    }
+    show(answer, fail_on, context)
 }
 
 /// Answers a question about etcd.
@@ -146,7 +157,8 @@ impl Args {
 
 /// Reads a size: 8589934592, 8GiB.
 fn parse_size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).ok_or_else(|| "a size: 8589934592, 512MiB, 8GiB".to_owned())
+    let size = amount(text).ok().filter(|size| (0.0..9e18).contains(size));
+    size.map(|size| size.round() as u64).ok_or_else(|| "a size: 8589934592, 512Mi, 8GiB".to_owned())
 }
 
 /// The quota that was given, else that of the metrics beside the database, if the argument is a folder.

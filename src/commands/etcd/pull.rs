@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
 
 fn report(pulled: &Pulled, target: &str) -> Report {
     let lead = format!(
-        "{} from {} in {:.1} s: revision {}, hash {:08x}, SHA-256 verified. Written to {target}.",
+        "{} from {} in {:.1} s: revision {}, hash {:x}, SHA-256 verified. Written to {target}.",
         bytes(pulled.bytes as f64),
         pulled.endpoint,
         pulled.seconds,

@@ -35,9 +35,10 @@ impl Args {
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdSplit, context: &mut Context<'_>) -> Result<Report, Error> {
+    let sort_by = context.sort_by(&split::COLUMNS)?;
     let opened = open::open_for(&question.source, question.at, context)?;
     let walked = opened.walked(question.prefix.as_deref(), &Ask::keys(Mode::By(By::Resource)), context);
     let file = opened.file(&walked, context)?;
     let (rows, total) = by::rows(&walked.space, &By::Resource, context.settings.threads);
-    Ok(split::report(&rows, &total, file, context.settings.top))
+    Ok(split::report(&rows, &total, file, sort_by.as_deref(), context.settings.top))
 }

@@ -16,7 +16,7 @@ use crate::model::time::Micros;
   plimsoll etcd top snapshot.db --sort-by managed_fields_bytes --top 10
 
 --sort-by takes live_bytes (default), history_bytes, revisions, managed_fields_bytes, annotation_bytes, \
-last_applied_bytes.")]
+last_applied_bytes, modified (the revision of the last write).")]
 pub(super) struct Args {
     #[command(flatten)]
     source: SourceArgs,
@@ -35,11 +35,12 @@ impl Args {
 
 /// Answers the question.
 pub(super) fn answer(question: &question::EtcdTop, context: &mut Context<'_>) -> Result<Report, Error> {
+    let sort_by = context.sort_by(&top::SORTED)?;
     let opened = open::open_for(&question.source, question.at, context)?;
     let ask = Ask { looks: Looks::Living, ..Ask::keys(Mode::Plain) };
     let walked = opened.walked(question.prefix.as_deref(), &ask, context);
     let (space, file) = (&walked.space, opened.file(&walked, context)?);
-    let (sort_by, count) = (context.settings.sort_by.clone(), context.settings.top);
+    let count = context.settings.top;
     let keys = top::keys(space, sort_by.as_deref(), count);
     let hashes: Vec<u64> = keys.iter().map(|key| key.hash).collect();
     let names = opened.names(space, &hashes, context.settings.threads);

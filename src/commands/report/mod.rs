@@ -207,6 +207,9 @@ fn incident(
     context.report_losses_once();
     let question::Report { bounds: within, window: given, .. } = *question;
     let (mut load, found) = Load::look(&question.sources, within, context)?;
+    for error in found.missing() {
+        context.lost(error)?;
+    }
     load.is_whole = question.redact || matches!(context.settings.format, Format::Json | Format::Yaml);
     load.history.clone_from(&question.history);
     load.pages(found, context)?;
@@ -242,7 +245,8 @@ fn incident(
         suspects: &load.suspects,
         answers: &sections.answers,
     };
-    let timeline = timeline::timeline(&known);
+    let mut timeline = timeline::timeline(&known);
+    timeline.retain(|entry| !load.is_between_bundles(entry.at));
     let heaviest = load.heaviest;
     if let Some(place) = heaviest {
         add_remedies(&mut episodes[place].causes, &sections.answers);

@@ -8,6 +8,7 @@ use crate::sources::etcd::mvcc::{KeyValue, Revision};
 use crate::sources::etcd::{KeyWorker, decode};
 use hashbrown::HashMap;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The newest revision of a key, and its value if it lives.
 type Newest = (Revision, Option<Vec<u8>>);
@@ -15,11 +16,19 @@ type Newest = (Revision, Option<Vec<u8>>);
 struct Worker<'a> {
     is_wanted: &'a (dyn Fn(&str) -> bool + Sync),
     found: HashMap<String, Newest>,
+    /// Wanted keys that are no text: the newest revision, and whether it lives.
+    odd: HashMap<Vec<u8>, (Revision, bool)>,
 }
 
 impl KeyWorker for Worker<'_> {
     fn revision(&mut self, at: Revision, is_tombstone: bool, kv: &KeyValue<'_>, _stored: usize) {
-        let Ok(key) = std::str::from_utf8(kv.key) else { return };
+        let Ok(key) = std::str::from_utf8(kv.key) else {
+            if (self.is_wanted)(&String::from_utf8_lossy(kv.key)) {
+                let newest = self.odd.entry(kv.key.to_vec()).or_default();
+                *newest = (*newest).max((at, !is_tombstone));
+            }
+            return;
+        };
         if !(self.is_wanted)(key) {
             return;
         }
@@ -40,17 +49,30 @@ pub(crate) fn values(
     is_wanted: &(dyn Fn(&str) -> bool + Sync),
     context: &mut Context<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let (workers, walk) =
-        opened.database.walk(context.settings.threads, false, || Worker { is_wanted, found: HashMap::new() });
+    let (workers, walk) = opened.database.walk(context.settings.threads, false, || Worker {
+        is_wanted,
+        found: HashMap::new(),
+        odd: HashMap::new(),
+    });
     for damage in &walk.damages.listed {
         context.lost(format!("{}: {damage}; its objects are missing or outdated", opened.path))?;
     }
     let mut all: HashMap<String, Newest> = HashMap::new();
-    for (key, newest) in workers.into_iter().flat_map(|worker| worker.found) {
-        let entry = all.entry(key).or_insert((Revision::default(), None));
-        if newest.0 > entry.0 {
-            *entry = newest;
+    let mut odd: BTreeMap<Vec<u8>, (Revision, bool)> = BTreeMap::new();
+    for worker in workers {
+        for (key, newest) in worker.found {
+            let entry = all.entry(key).or_insert((Revision::default(), None));
+            if newest.0 > entry.0 {
+                *entry = newest;
+            }
         }
+        for (key, newest) in worker.odd {
+            let entry = odd.entry(key).or_default();
+            *entry = (*entry).max(newest);
+        }
+    }
+    for (key, _) in odd.iter().filter(|(_, (_, lives))| *lives) {
+        context.lost(format!("{}: its key is no text, so it is left out", String::from_utf8_lossy(key)))?;
     }
     let mut living: Vec<(String, Vec<u8>)> =
         all.into_iter().filter_map(|(key, (_, value))| Some((key, value?))).collect();

@@ -150,6 +150,14 @@ struct Outer<'v> {
     kind: Option<Text<'v>>,
     #[serde(borrow)]
     metadata: Option<Metadata<'v>>,
+    #[serde(borrow)]
+    spec: Option<&'v RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct LeaseSpec<'v> {
+    #[serde(borrow, rename = "renewTime")]
+    renewed: Option<Text<'v>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -202,6 +210,10 @@ fn json<'v>(value: &'v [u8], want: &Want) -> Option<Object<'v>> {
     object.uid = metadata.uid.unwrap_or_default();
     if want.time {
         object.written = metadata.created.as_deref().and_then(parse_time);
+        if let Some(spec) = outer.spec.filter(|_| object.kind == "Lease") {
+            let spec: LeaseSpec<'v> = serde_json::from_str(spec.get()).ok()?;
+            later(&mut object.written, spec.renewed.as_deref().and_then(parse_time));
+        }
     }
     if let (Some(label), Some(raw)) = (&want.label, metadata.labels) {
         object.label = strings(raw)?.remove(label.as_str());

@@ -110,10 +110,12 @@ fn causes(incident: &Incident, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// What to do, of all likely causes, each step once.
+/// What to do, of all likely causes, each step once; of possible ones, where none is likely.
 pub(super) fn all_steps(incident: &Incident) -> [Vec<&String>; 2] {
     let mut all: [Vec<&String>; 2] = [Vec::new(), Vec::new()];
-    for cause in incident.causes.iter().filter(|cause| cause.confidence >= Cause::LIKELY) {
+    let is_likely = incident.causes.iter().any(|cause| cause.confidence >= Cause::LIKELY);
+    let least = if is_likely { Cause::LIKELY } else { Cause::POSSIBLE };
+    for cause in incident.causes.iter().filter(|cause| cause.confidence >= least) {
         for (steps, own) in all.iter_mut().zip([&cause.now, &cause.later]) {
             for step in own {
                 if !steps.contains(&step) {

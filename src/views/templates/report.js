@@ -94,7 +94,7 @@
   }
 
   // ---- charts
-  const [W, H, L, R, T, B] = [1000, 240, 64, 12, 10, 28];
+  const [WIDEST, H, L, R, T, B] = [1000, 240, 64, 12, 10, 28];
   const ticks = (high, unit) => {
     const raw = high / 4;
     const power = 10 ** Math.floor(Math.log10(raw));
@@ -106,6 +106,8 @@
   const steps = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400];
   const chart = (spec) => {
     const hidden = new Set();
+    // As wide as it is shown, so that its text has one size.
+    let W = WIDEST;
     const times = spec.lines.flatMap((line) => line.points.map((point) => point[0]));
     const [from, to] = data.span || [Math.min(...times), Math.max(...times)];
     const x = (at) => L + (W - L - R) * (at - from) / Math.max(to - from, 1);
@@ -113,7 +115,7 @@
     figure.setAttribute("role", "group");
     figure.setAttribute("aria-label", `Chart: ${spec.title}`);
     const caption = el("figcaption", { textContent: spec.title });
-    const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": spec.title });
+    const picture = svg("svg", { role: "img", "aria-label": spec.title });
     const readout = el("div", { className: "readout" });
     readout.setAttribute("aria-live", "polite");
     const legend = el("div", { className: "legend" });
@@ -121,6 +123,7 @@
     let cursor = null;
     const draw = () => {
       picture.replaceChildren();
+      picture.setAttribute("viewBox", `0 0 ${W} ${H}`);
       const shown = spec.lines.filter((line) => !hidden.has(line.name));
       const high = Math.max(...shown.flatMap((line) => line.points.map((point) => point[1])), 1e-9);
       const marks = ticks(high, spec.unit);
@@ -140,10 +143,13 @@
         text.textContent = amount(mark, spec.unit);
         picture.append(text);
       }
-      const step = steps.find((n) => (to - from) / n <= 8) || 86400;
+      const most = Math.min((W - L - R) / 70, 8);
+      const step = steps.find((n) => (to - from) / n <= most) || 86400 * Math.ceil((to - from) / 86400 / most);
       for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
-        const text = svg("text", { x: x(at), y: H - 8, "text-anchor": "middle" });
-        text.textContent = step >= 86400 ? new Date(at * 1000).toISOString().slice(5, 10) : clock(at).slice(0, step < 60 ? 8 : 5);
+        const label = step >= 86400 ? new Date(at * 1000).toISOString().slice(5, 10) : clock(at).slice(0, step < 60 ? 8 : 5);
+        // The last one is not cut at the edge.
+        const text = svg("text", { x: Math.min(x(at), W - label.length * 3.5), y: H - 8, "text-anchor": "middle" });
+        text.textContent = label;
         picture.append(svg("line", { class: "axis", x1: x(at), x2: x(at), y1: H - B, y2: H - B + 4 }), text);
       }
       spec.lines.forEach((line, n) => {
@@ -152,6 +158,12 @@
         const stroke = svg("path", { d: path, fill: "none", "stroke-width": 2, "stroke-linejoin": "round", "stroke-dasharray": n > 7 ? "6 3" : "none" });
         stroke.style.stroke = `var(--c${n % 8})`;
         picture.append(stroke);
+        // One value alone makes no line.
+        if (line.points.length === 1) {
+          const dot = svg("circle", { cx: x(line.points[0][0]), cy: y(line.points[0][1]), r: 4 });
+          dot.style.fill = `var(--c${n % 8})`;
+          picture.append(dot);
+        }
       });
       if (cursor !== null) picture.append(svg("line", { class: "cursor", x1: x(all[cursor]), x2: x(all[cursor]), y1: T, y2: H - B }));
     };
@@ -201,6 +213,13 @@
     });
     figure.append(caption, legend, picture, readout, numbers);
     draw();
+    new ResizeObserver(([own]) => {
+      const width = Math.round(Math.min(Math.max(own.contentRect.width, 280), WIDEST));
+      if (width !== W) {
+        W = width;
+        draw();
+      }
+    }).observe(figure);
     return figure;
   };
   document.getElementById("chart-list")?.append(...data.charts.map(chart));

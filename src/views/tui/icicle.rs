@@ -323,7 +323,7 @@ mod tests {
         icicle.step(true);
         assert_eq!(icicle.selected_text(), "pods");
         icicle.sideways(true);
-        assert_eq!(icicle.about(), ["leases".to_owned(), "30.0 B: 30.0% of all, 30.0% of its parent".to_owned()]);
+        assert_eq!(icicle.about(), ["leases".to_owned(), "30 B: 30.0% of all, 30.0% of its parent".to_owned()]);
         icicle.sideways(true);
         icicle.sideways(false);
         icicle.enter();

@@ -113,9 +113,13 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
 /// apiservers ask themselves is left out.
 fn may_be_logged(audit: &View<'_>, kind: &Kind, counted: f64) -> bool {
     let of = |(own, count): (&u32, &Count)| {
-        if audit.requests.kinds()[*own as usize] == *kind { count.requests } else { 0.0 }
+        if is_same(&audit.requests.kinds()[*own as usize], kind) { count.requests } else { 0.0 }
     };
     let logged: f64 = audit.within.kinds.iter().map(of).sum();
+    // Pages have the paths of what is no resource in the place of subresources; audit logs have none.
+    fn is_same(logged: &Kind, kind: &Kind) -> bool {
+        logged[..3] == kind[..3] && (kind[2].is_empty() || logged[3] == kind[3])
+    }
     kind[0] == UNAUTHENTICATED
         || audit.requests.leaves_out(kind)
         || counted.min(audit.within.tiles.requests) < MIN_UNLOGGED

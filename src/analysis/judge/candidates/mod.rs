@@ -27,6 +27,10 @@ const BEFORE: Micros = 120 * SECOND;
 const MIN_WRITES: f64 = 10.0;
 /// So many reads of a resource that fail are no chance.
 const MIN_FAILED_READS: f64 = 5.0;
+/// Logarithm of how many times slower what is much slower is: twice.
+const MUCH_SLOWER: f64 = std::f64::consts::LN_2;
+/// Reads whose logarithm of how many times slower they are is a third of that of writes, or more, lack what these lack.
+const SPARED: f64 = 3.0;
 /// Features that say which kinds of sources are missing, and that audit logs alone have no reads.
 const MISSING: [&str; 3] = ["no_audit", "no_metrics", "no_reads"];
 
@@ -222,6 +226,21 @@ impl View<'_> {
         (all >= 5.0).then(|| (sum / all, much / all))
     }
 
+    /// How far reads are as fast as before while writes are not, though it is reads that are asked for more: whoever
+    /// takes an apiserver's time, or etcd's, takes it from reads as well.
+    fn spared(&self) -> f64 {
+        let drag = |accept: fn(Class) -> bool| self.slower(accept).map(|own| own.0.max(0.0));
+        let writes = drag(|class| class == Class::Write);
+        let reads = drag(|class| matches!(class, Class::Read | Class::List | Class::Review));
+        let (Some(writes), Some(reads)) = (writes.filter(|own| *own >= MUCH_SLOWER), reads) else { return 0.0 };
+        let (mut added, mut of_writes) = (0.0, 0.0);
+        for (kind, Added { work, .. }) in self.grown_kinds() {
+            added += work;
+            of_writes += if self.series.classes[kind as usize] == Class::Write { work } else { 0.0 };
+        }
+        (1.0 - SPARED * reads / writes).max(0.0) * (1.0 - of_writes / added.max(1e-9))
+    }
+
     /// Requests of a kind that fail beyond those that do at baseline: who fails all the time is no news.
     fn failed(&self, kind: u32, count: &Count) -> f64 {
         let usual = self.before.kinds.get(&kind).filter(|_| self.before.seconds > 0.0).map_or(0.0, |before| {
@@ -391,10 +410,16 @@ impl Case<'_> {
         if is_shared { stop * (1.0 - away) } else { 0.0 }
     }
 
-    /// How far hardly more work than before was asked for: 1 is none at all.
+    /// How far hardly more work than before was asked for, or nothing that could be why: 1 is none at all.
     fn flat(&self) -> (Source, f64) {
         let (source, growth) = self.most(|view| Some(view.growth())).unwrap_or((Source::Metrics, 0.0));
-        (source, (1.0 - growth / 0.5).clamp(0.0, 1.0))
+        (source, (1.0 - growth / 0.5).clamp(0.0, 1.0).max(self.harmless()))
+    }
+
+    /// How far what was asked for more is no cause of what became slow, in all views.
+    fn harmless(&self) -> f64 {
+        let of = |view: &View<'_>| view.spared().max(plane::slow_elsewhere(self, view));
+        self.views.iter().map(of).reduce(f64::min).unwrap_or(0.0)
     }
 }
 
@@ -426,6 +451,14 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     // Where nothing deviates but that a controller asks for nothing, what else happens meanwhile is no cause of it.
     if are_silences(&case.draft.deviations) {
         all.retain(|own| own.kind == "controllers-down");
+    }
+    // Who asks for more takes nobody's credentials, and makes no rule.
+    let impacts = || case.draft.deviations.iter().filter(|own| own.is_impact());
+    let are_all = |signal: Signal| impacts().next().is_some() && impacts().all(|own| own.signal == signal);
+    if are_all(Signal::Unauthorized) {
+        all.retain(|own| own.kind == "credentials-invalid");
+    } else if are_all(Signal::RefusedWrites) {
+        all.retain(|own| matches!(own.kind, "writes-refused" | "webhook-drag" | "cascade-delete"));
     }
     // What is missing might have shown another cause.
     let missing = |place: usize, source: Source| Feature { name: MISSING[place], value: 1.0, source };

@@ -43,9 +43,9 @@ const MIN_NOTED: f64 = 10.0;
 /// So many messages that say that the database is full, or that there is no leader, are no chance.
 const MIN_CERTAIN: f64 = 3.0;
 
-/// How many times as much work was asked for, where there is a time to compare with.
-fn growth_of(view: &View<'_>) -> Option<f64> {
-    view.has_baseline().then(|| view.growth())
+/// How many times as much work was asked for that could be why, where there is a time to compare with.
+fn growth_of(case: &Case<'_>, view: &View<'_>) -> Option<f64> {
+    view.has_baseline().then(|| view.growth() * (1.0 - case.harmless()))
 }
 
 /// etcd is slow, stands still, or has no leader.
@@ -62,7 +62,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         .with("breadth_writes", drag_of, breadth)
         .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
         .with("narrow", drag_of, narrow)
-        .with("load", drag_of, case.most(growth_of).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
+        .with("load", drag_of, case.most(|view| growth_of(case, view)).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
         .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
         .with("writes_stop", drag_of, case.stops())
         .with("one_apiserver", drag_of, one_alone(case) * (1.0 - of_disk(case)))
@@ -152,26 +152,32 @@ fn watches(view: &View<'_>) -> f64 {
     ln_times(now, was, 0.3).clamp(0.0, 3.0)
 }
 
-/// All that requests within took, and where they spent it.
-fn all_kinds(view: &View<'_>) -> Count {
-    view.within.kinds.values().fold(Count::default(), |mut sum, own| {
-        sum.add(own);
+/// All that requests within of some classes took, and where they spent it.
+fn took(view: &View<'_>, accept: impl Fn(Class) -> bool) -> Count {
+    let own = view.within.kinds.iter().filter(|own| accept(view.series.classes[*own.0 as usize]));
+    own.fold(Count::default(), |mut sum, own| {
+        sum.add(own.1);
         sum
     })
 }
 
 /// How far slow requests were elsewhere than in etcd (0) or webhooks (1): wholly where these had a twentieth of their
 /// time or less, not from a fifth on. Only where most of the time of all requests is that of slow ones, of which audit
-/// logs say where they were.
+/// logs say where they were; or, of etcd, where slow writes were elsewhere, which have nothing else in common.
 pub(super) fn elsewhere(view: &View<'_>, which: usize) -> f64 {
-    let all = all_kinds(view);
-    let is_known = all.spent.iter().any(|spent| *spent > 0.0) && all.noted >= MIN_NOTED.max(0.5 * all.seconds);
-    if is_known { ((0.2 - all.spent[which] / all.noted) / 0.15).clamp(0.0, 1.0) } else { 0.0 }
+    let all = took(view, |_| true);
+    let are_noted = all.spent.iter().any(|spent| *spent > 0.0);
+    let part = |own: &Count, least: f64| match are_noted && own.noted >= MIN_NOTED.max(least) {
+        true => ((0.2 - own.spent[which] / own.noted) / 0.15).clamp(0.0, 1.0),
+        false => 0.0,
+    };
+    let writes = if which == 0 { took(view, |class| class == Class::Write) } else { Count::default() };
+    part(&all, 0.5 * all.seconds).max(part(&writes, 0.0))
 }
 
 /// Of the time that slow requests took, the part that they spent in etcd (0), webhooks (1), the queue (2).
 pub(super) fn spent(view: &View<'_>, which: usize) -> f64 {
-    let all = all_kinds(view);
+    let all = took(view, |_| true);
     let noted: f64 = all.spent.iter().sum();
     if noted < 0.5 { 0.0 } else { (all.spent[which] / all.seconds.max(noted)).min(1.0) }
 }
@@ -407,7 +413,7 @@ pub(super) fn apiserver(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("apiserver-slow")
         .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0) * (1.0 - of_disk(case)))
         .with("rest_slower", view.source(), own.rest.clamp(0.0, 3.0))
-        .with("load_here", view.source(), own.growth.clamp(0.0, 0.5))
+        .with("load_here", view.source(), (own.growth - own.growth_of_rest.max(0.0)).clamp(0.0, 0.5))
         .with("away", view.source(), case.has(Signal::is_away));
     candidate.name = own.place.and_then(|place| view.requests.instances().get(place).cloned());
     Some(candidate)
@@ -423,6 +429,8 @@ struct Slowest {
     rest: f64,
     /// By which part the work grew that is asked of it.
     growth: f64,
+    /// The same of all others; 0 where one log does not say which it is.
+    growth_of_rest: f64,
 }
 
 fn slowest(view: &View<'_>) -> Option<Slowest> {
@@ -436,14 +444,16 @@ fn slowest(view: &View<'_>) -> Option<Slowest> {
         sum
     };
     let (was, now) = (rest(&view.before), rest(&view.within));
-    let work = |own: &Served, profile: &Profile| own.work / profile.seconds.max(1.0);
-    let [before, within] = [work(own[0], &view.before), work(own[1], &view.within)];
-    let growth = (within - before) / before.max(1e-3);
+    let growth = |[was, now]: [&Served; 2]| {
+        let [before, within] = [was.work / view.before.seconds.max(1.0), now.work / view.within.seconds.max(1.0)];
+        (within - before) / before.max(1e-3)
+    };
     is_known([&was, &now]).then(|| Slowest {
         place: Some(place),
         slower: slower(own),
         rest: slower([&was, &now]),
-        growth,
+        growth: growth(own),
+        growth_of_rest: growth([&was, &now]),
     })
 }
 
@@ -499,7 +509,15 @@ fn divided(view: &View<'_>) -> Option<Slowest> {
         slower: median(&mut slow)?,
         rest: median(&mut fast)?,
         growth: (within - before) / before.max(1e-3),
+        growth_of_rest: 0.0,
     })
+}
+
+/// How far one of several apiservers is slow and the others as fast as before, though no more of what was asked for
+/// more arrives at it than at them: wholly from 1 on.
+pub(super) fn slow_elsewhere(case: &Case<'_>, view: &View<'_>) -> f64 {
+    let Some(own) = slowest(view).filter(|own| own.growth <= own.growth_of_rest + 0.1) else { return 0.0 };
+    ((own.slower - 2.0 * own.rest.max(0.0)) * (1.0 - of_disk(case))).clamp(0.0, 1.0)
 }
 
 /// How far one of several apiservers is slower than what all of them share can make it.

@@ -29,6 +29,11 @@ fn is_admission([_, group, resource, _]: &Kind) -> bool {
     ADMISSION_GROUPS.contains(&group.as_str()) || matches!(resource.as_str(), "resourcequotas" | "limitranges")
 }
 
+/// Whether a quota is written, other than that it is deleted.
+fn is_quota([verb, _, resource, _]: &Kind) -> bool {
+    resource == "resourcequotas" && !verb.starts_with("delete")
+}
+
 /// Whether a caller's requests of a kind change rules; the control plane itself keeps their status.
 fn changes(view: &View<'_>, caller: usize, kind: usize, is_rule: fn(&Kind) -> bool) -> bool {
     let own = &view.requests.kinds()[kind];
@@ -57,7 +62,12 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
     let view = case.audit()?;
     case.draft.deviations.iter().find(|own| own.signal == Signal::RefusedWrites)?;
     let [refused, writes] = view.within.tiles.refused;
-    let by = writer(view, case.draft.span, is_admission);
+    // What a quota refuses, no other rule does.
+    let is_rule = match view.faults.count(|fault| fault == Fault::QuotaExceeded) >= 0.5 * refused {
+        true => is_quota,
+        false => is_admission as fn(&Kind) -> bool,
+    };
+    let by = writer(view, case.draft.span, is_rule);
     let mut candidate = Candidate::new("writes-refused")
         .with("refused", Source::Audit, refused / writes.max(1.0))
         .with("rules_changed", Source::Audit, f64::from(u8::from(by.is_some())));
@@ -70,13 +80,13 @@ pub(super) fn refusals(case: &Case<'_>) -> Option<Candidate> {
 
 /// Credentials of many clients that are not valid any more: a key that was rotated, a certificate that expired.
 pub(super) fn credentials(case: &Case<'_>) -> Option<Candidate> {
-    let view = case.audit()?;
+    let view = case.views.first()?;
     case.draft.deviations.iter().find(|own| own.signal == Signal::Unauthorized)?;
     let sums = &view.within.tiles;
     Some(
         Candidate::new("credentials-invalid")
-            .with("unauthorized", Source::Audit, (sums.unauthorized / sums.requests.max(1.0)).min(1.0))
-            .with("impact", Source::Audit, case.has(|own| own.is_felt() && *own != Signal::Unauthorized)),
+            .with("unauthorized", view.source(), (sums.unauthorized / sums.requests.max(1.0)).min(1.0))
+            .with("impact", view.source(), case.has(|own| own.is_felt() && *own != Signal::Unauthorized)),
     )
 }
 
