@@ -152,32 +152,27 @@ fn watches(view: &View<'_>) -> f64 {
     ln_times(now, was, 0.3).clamp(0.0, 3.0)
 }
 
-/// All that requests within of some classes took, and where they spent it.
-fn took(view: &View<'_>, accept: impl Fn(Class) -> bool) -> Count {
-    let own = view.within.kinds.iter().filter(|own| accept(view.series.classes[*own.0 as usize]));
-    own.fold(Count::default(), |mut sum, own| {
-        sum.add(own.1);
+/// All that requests within took, and where they spent it.
+fn all_kinds(view: &View<'_>) -> Count {
+    view.within.kinds.values().fold(Count::default(), |mut sum, own| {
+        sum.add(own);
         sum
     })
 }
 
 /// How far slow requests were elsewhere than in etcd (0) or webhooks (1): wholly where these had a twentieth of their
 /// time or less, not from a fifth on. Only where most of the time of all requests is that of slow ones, of which audit
-/// logs say where they were; or, of etcd, where slow writes were elsewhere, which have nothing else in common.
+/// logs say where they were. (Slow writes alone do not show it: those that wait for an etcd that stands still have no
+/// part of it noted.)
 pub(super) fn elsewhere(view: &View<'_>, which: usize) -> f64 {
-    let all = took(view, |_| true);
-    let are_noted = all.spent.iter().any(|spent| *spent > 0.0);
-    let part = |own: &Count, least: f64| match are_noted && own.noted >= MIN_NOTED.max(least) {
-        true => ((0.2 - own.spent[which] / own.noted) / 0.15).clamp(0.0, 1.0),
-        false => 0.0,
-    };
-    let writes = if which == 0 { took(view, |class| class == Class::Write) } else { Count::default() };
-    part(&all, 0.5 * all.seconds).max(part(&writes, 0.0))
+    let all = all_kinds(view);
+    let is_known = all.spent.iter().any(|spent| *spent > 0.0) && all.noted >= MIN_NOTED.max(0.5 * all.seconds);
+    if is_known { ((0.2 - all.spent[which] / all.noted) / 0.15).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// Of the time that slow requests took, the part that they spent in etcd (0), webhooks (1), the queue (2).
 pub(super) fn spent(view: &View<'_>, which: usize) -> f64 {
-    let all = took(view, |_| true);
+    let all = all_kinds(view);
     let noted: f64 = all.spent.iter().sum();
     if noted < 0.5 { 0.0 } else { (all.spent[which] / all.seconds.max(noted)).min(1.0) }
 }
