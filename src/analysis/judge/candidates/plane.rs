@@ -408,7 +408,7 @@ pub(super) fn apiserver(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("apiserver-slow")
         .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0) * (1.0 - of_disk(case)))
         .with("rest_slower", view.source(), own.rest.clamp(0.0, 3.0))
-        .with("load_here", view.source(), (own.growth - own.growth_of_rest.max(0.0)).clamp(0.0, 0.5))
+        .with("load_here", view.source(), (own.growth - own.elsewhere).clamp(0.0, 0.5))
         .with("away", view.source(), case.has(Signal::is_away));
     candidate.name = own.place.and_then(|place| view.requests.instances().get(place).cloned());
     Some(candidate)
@@ -424,8 +424,8 @@ struct Slowest {
     rest: f64,
     /// By which part the work grew that is asked of it.
     growth: f64,
-    /// The same of all others; 0 where one log does not say which it is.
-    growth_of_rest: f64,
+    /// By which part it grew most at another one, which is not slow; 0 where one log does not say which it is.
+    elsewhere: f64,
 }
 
 fn slowest(view: &View<'_>) -> Option<Slowest> {
@@ -443,12 +443,16 @@ fn slowest(view: &View<'_>) -> Option<Slowest> {
         let [before, within] = [was.work / view.before.seconds.max(1.0), now.work / view.within.seconds.max(1.0)];
         (within - before) / before.max(1e-3)
     };
+    let others = view.before.served.iter().zip(&view.within.served).map(|(was, now)| [was, now]).enumerate();
+    let is_fast = |other: [&Served; 2]| is_known(other) && slower(other) < AS_FAST;
+    let elsewhere = others.filter(|other| other.0 != place && is_fast(other.1)).map(|other| growth(other.1));
+    let elsewhere = elsewhere.fold(0.0, f64::max);
     is_known([&was, &now]).then(|| Slowest {
         place: Some(place),
         slower: slower(own),
         rest: slower([&was, &now]),
         growth: growth(own),
-        growth_of_rest: growth([&was, &now]),
+        elsewhere,
     })
 }
 
@@ -504,14 +508,14 @@ fn divided(view: &View<'_>) -> Option<Slowest> {
         slower: median(&mut slow)?,
         rest: median(&mut fast)?,
         growth: (within - before) / before.max(1e-3),
-        growth_of_rest: 0.0,
+        elsewhere: 0.0,
     })
 }
 
-/// How far one of several apiservers is slow and the others as fast as before, though no more of what was asked for
-/// more arrives at it than at them: wholly from 1 on.
+/// How far one of several apiservers is slow and the others as fast as before, though as much of what was asked for
+/// more arrives at one of these: wholly from 1 on.
 pub(super) fn slow_elsewhere(case: &Case<'_>, view: &View<'_>) -> f64 {
-    let Some(own) = slowest(view).filter(|own| own.growth <= own.growth_of_rest + 0.1) else { return 0.0 };
+    let Some(own) = slowest(view).filter(|own| own.growth <= own.elsewhere + 0.1) else { return 0.0 };
     ((own.slower - 2.0 * own.rest.max(0.0)) * (1.0 - of_disk(case))).clamp(0.0, 1.0)
 }
 
