@@ -408,7 +408,7 @@ pub(super) fn apiserver(case: &Case<'_>) -> Option<Candidate> {
     let mut candidate = Candidate::new("apiserver-slow")
         .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0) * (1.0 - of_disk(case)))
         .with("rest_slower", view.source(), own.rest.clamp(0.0, 3.0))
-        .with("load_here", view.source(), (own.growth - own.elsewhere).clamp(0.0, 0.5))
+        .with("load_here", view.source(), own.growth.clamp(0.0, 0.5))
         .with("away", view.source(), case.has(Signal::is_away));
     candidate.name = own.place.and_then(|place| view.requests.instances().get(place).cloned());
     Some(candidate)
@@ -422,10 +422,8 @@ struct Slowest {
     slower: f64,
     /// The same of all others.
     rest: f64,
-    /// By which part the work grew that is asked of it.
+    /// By which part the work grew that is asked of it, beyond as much as was added at another one that is not slow.
     growth: f64,
-    /// By which part it grew most at another one, which is not slow; 0 where one log does not say which it is.
-    elsewhere: f64,
 }
 
 fn slowest(view: &View<'_>) -> Option<Slowest> {
@@ -439,20 +437,17 @@ fn slowest(view: &View<'_>) -> Option<Slowest> {
         sum
     };
     let (was, now) = (rest(&view.before), rest(&view.within));
-    let growth = |[was, now]: [&Served; 2]| {
-        let [before, within] = [was.work / view.before.seconds.max(1.0), now.work / view.within.seconds.max(1.0)];
-        (within - before) / before.max(1e-3)
-    };
+    let by_second = |own: &Served, profile: &Profile| own.work / profile.seconds.max(1.0);
+    let added = |[was, now]: [&Served; 2]| by_second(now, &view.within) - by_second(was, &view.before);
     let others = view.before.served.iter().zip(&view.within.served).map(|(was, now)| [was, now]).enumerate();
     let is_fast = |other: [&Served; 2]| is_known(other) && slower(other) < AS_FAST;
-    let elsewhere = others.filter(|other| other.0 != place && is_fast(other.1)).map(|other| growth(other.1));
+    let elsewhere = others.filter(|other| other.0 != place && is_fast(other.1)).map(|other| added(other.1));
     let elsewhere = elsewhere.fold(0.0, f64::max);
     is_known([&was, &now]).then(|| Slowest {
         place: Some(place),
         slower: slower(own),
         rest: slower([&was, &now]),
-        growth: growth(own),
-        elsewhere,
+        growth: (added(own) - elsewhere) / by_second(own[0], &view.before).max(1e-3),
     })
 }
 
@@ -508,14 +503,13 @@ fn divided(view: &View<'_>) -> Option<Slowest> {
         slower: median(&mut slow)?,
         rest: median(&mut fast)?,
         growth: (within - before) / before.max(1e-3),
-        elsewhere: 0.0,
     })
 }
 
 /// How far one of several apiservers is slow and the others as fast as before, though as much of what was asked for
 /// more arrives at one of these: wholly from 1 on.
 pub(super) fn slow_elsewhere(case: &Case<'_>, view: &View<'_>) -> f64 {
-    let Some(own) = slowest(view).filter(|own| own.growth <= own.elsewhere + 0.1) else { return 0.0 };
+    let Some(own) = slowest(view).filter(|own| own.growth <= 0.1) else { return 0.0 };
     ((own.slower - 2.0 * own.rest.max(0.0)) * (1.0 - of_disk(case))).clamp(0.0, 1.0)
 }
 
