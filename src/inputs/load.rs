@@ -14,7 +14,6 @@ use crate::analysis::judge::candidates::Operation;
 use crate::analysis::judge::deviations::MIN_INTERVALS;
 use crate::analysis::judge::paged::Paged;
 use crate::analysis::judge::rolled::Rolled;
-use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::vitals::Vitals;
 use crate::analysis::judge::{self, Input, RequestSeries, Requests};
 use crate::analysis::metrics::Retention;
@@ -177,15 +176,6 @@ impl Load {
         }
     }
 
-    /// Whether an episode is that nothing went on between the times of two bundles, which neither has recorded.
-    fn is_unseen(&self, own: &judge::Episode) -> bool {
-        let within = |gap: &Span| 2 * (own.to.min(gap.1) - own.from.max(gap.0)) > own.to - own.from;
-        let is_stop = |own: &Deviation| {
-            own.signal.is_stop() || own.signal.is_away() || matches!(own.signal, Signal::LogMissing(_))
-        };
-        !own.is_given && own.deviations.iter().all(is_stop) && self.unseen.iter().any(within)
-    }
-
     /// Whether a moment lies between the times of two bundles.
     pub(crate) fn is_between_bundles(&self, at: Micros) -> bool {
         self.unseen.iter().any(|(from, to)| (*from..*to).contains(&at))
@@ -331,8 +321,7 @@ impl Load {
         let given: Vec<Span> = given.into_iter().collect();
         let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
         let input = Input { requests: &requests, vitals, operations: &operations, given: &given, unseen: &self.unseen };
-        let mut judged = judge::judge(&input);
-        judged.episodes.retain(|own| !self.is_unseen(own));
+        let judged = judge::judge(&input);
         self.blind = match (&rolled, &paged) {
             (Some(log), None) => judge::blind(log.kinds()),
             (None, Some(_)) => {

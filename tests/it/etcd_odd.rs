@@ -2,7 +2,7 @@
 //! hashes that were cut. What etcdctl and etcdutl say of each is what is compared with.
 
 use crate::member::Member;
-use crate::support::{folder, plimsoll};
+use crate::support::{folder, plimsoll, sample};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -118,6 +118,9 @@ fn keys_below_another_prefix_are_named_and_times_of_leases_in_json_count() {
     assert!(shown.stdout.contains("2 of 2 keys name no resource"), "{}", shown.stdout);
     let named = plimsoll(&["etcd", "usage", &database, "--prefix", "/kube2"]);
     assert!(!named.stdout.contains("PREFIX") && named.stdout.contains("leases"), "{}", named.stdout);
+    // Every store has a key of the apiservers' own that is below no prefix.
+    let usual = plimsoll(&["etcd", "usage", &sample("quiet")]);
+    assert!(usual.code == Some(0) && !usual.stdout.contains("PREFIX"), "{}", usual.stdout);
     // Sorted by what is asked for, of all keys and not of the largest.
     let latest = rows(&["etcd", "top", &database, "--sort-by", "modified", "--top", "1"], 0);
     assert_eq!(latest[0]["key"], "/kube2/configmaps/x/b", "{latest:?}");

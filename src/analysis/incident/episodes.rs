@@ -87,8 +87,8 @@ fn rates(own: &Judgement) -> Vec<(Measure, [f64; 2])> {
     vec![
         (Measure::Requests, rate(|own| own.tiles.requests)),
         (Measure::Lists, rate(|own| own.tiles.lists)),
-        (Measure::Errors, rate(|own| own.tiles.errors + own.tiles.long[0])),
-        (Measure::Throttled, rate(|own| own.tiles.throttled + own.tiles.long[1])),
+        (Measure::Errors, rate(|own| own.tiles.failed())),
+        (Measure::Throttled, rate(|own| own.tiles.rejected())),
     ]
 }
 
@@ -149,10 +149,8 @@ fn effects(own: &Judgement, vitals: Option<&Vitals>) -> Vec<Effect> {
         add("p99_s", "p99", Form::Seconds, p99, source);
     }
     type Bad = (&'static str, &'static str, fn(&Profile) -> f64);
-    let bad: [Bad; 2] = [
-        ("errors_per_s", "5xx", |own| own.tiles.errors + own.tiles.long[0]),
-        ("throttled_per_s", "429s", |own| own.tiles.throttled + own.tiles.long[1]),
-    ];
+    let bad: [Bad; 2] =
+        [("errors_per_s", "5xx", |own| own.tiles.failed()), ("throttled_per_s", "429s", |own| own.tiles.rejected())];
     // One client that is refused is no impact on others.
     let refused: Bad = ("refused_writes_per_s", "refused writes", |own| own.tiles.refused[0]);
     let unauthorized: Bad = ("unauthorized_per_s", "401s", |own| own.tiles.unauthorized);

@@ -176,6 +176,16 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// Requests that failed, watches as well.
+    pub fn failed(&self) -> f64 {
+        self.errors + self.long[0]
+    }
+
+    /// Requests that were throttled, watches as well.
+    pub fn rejected(&self) -> f64 {
+        self.throttled + self.long[1]
+    }
+
     fn add(&mut self, tile: &Tile) {
         let all = tile.all();
         self.requests += all.requests;

@@ -97,7 +97,17 @@ impl Requests for Made {
 }
 
 pub(super) fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
-    judge(&Input { requests: &[made], vitals, operations: &[], given: &[], unseen: &[] }).episodes
+    found_in(&[made], vitals)
+}
+
+/// What is found in requests of a log, of pages, or of both.
+pub(super) fn found_in(requests: &[&dyn Requests], vitals: Option<&Vitals>) -> Vec<Episode> {
+    judge(&Input { requests, vitals, operations: &[], given: &[], unseen: &[] }).episodes
+}
+
+/// What becomes of windows that somebody names.
+fn named(made: &Made, given: &[Span]) -> Vec<Episode> {
+    judge(&Input { requests: &[made], vitals: None, operations: &[], given, unseen: &[] }).episodes
 }
 
 pub(super) fn tiles(own: &Episode) -> (i64, i64) {
@@ -247,8 +257,7 @@ fn a_hole_in_the_logs_is_no_outage_unless_somebody_felt_it() {
     // Pages that count on show that requests went on.
     let pages = Paged(Made::new(60, |_, _, own| own));
     let log = with(|own| own);
-    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[], unseen: &[] };
-    assert_eq!(judge(&input).episodes.len(), 0);
+    assert_eq!(found_in(&[&log, &pages], None).len(), 0);
 }
 
 /// By pages of etcd alone: nobody felt it, and of several members one is redundancy.
@@ -318,15 +327,13 @@ fn a_hole_in_the_log_of_one_apiserver_is_no_restart() {
         ..own
     }));
     let (log, vitals) = (with(1.0), Vitals::default());
-    let input = Input { requests: &[&log, &pages], vitals: Some(&vitals), operations: &[], given: &[], unseen: &[] };
-    let found = judge(&input).episodes;
+    let found = found_in(&[&log, &pages], Some(&vitals));
     assert_eq!((first(&found[0]).0, found[0].is_hole()), ("relist-storm", false));
     assert_eq!(found[0].causes[0].feature("none_started"), 0.0);
     // Pages that count on at both.
     let pages = Paged(Made::new(60, |_, _, own| own));
     let log = with(1.0);
-    let input = Input { requests: &[&log, &pages], vitals: None, operations: &[], given: &[], unseen: &[] };
-    assert_eq!(judge(&input).episodes.len(), 0);
+    assert_eq!(found_in(&[&log, &pages], None).len(), 0);
 }
 
 /// The same from pages of metrics.
@@ -398,19 +405,16 @@ fn starts_and_recurring_bursts_are_no_episodes() {
 fn a_window_that_is_named_is_an_episode() {
     let made = Made::new(60, |_, _, own| own);
     let given = [(BEGIN + 30 * TILE, BEGIN + 36 * TILE)];
-    let found =
-        judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given, unseen: &[] }).episodes;
+    let found = named(&made, &given);
     assert_eq!((found.len(), found[0].is_given, tiles(&found[0])), (1, true, (30, 36)));
     assert_eq!((found[0].grade, found[0].causes.len()), (Grade::None, 0), "nothing deviates in it");
     // At the begin of what was read, too, though it is as short as a start.
     let given = [(BEGIN, BEGIN + 3 * TILE)];
-    let found =
-        judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &given, unseen: &[] }).episodes;
+    let found = named(&made, &given);
     assert_eq!((found.len(), tiles(&found[0]), found[0].grade), (1, (0, 3), Grade::None));
     // All of the time, which leaves nothing that it could be compared with: not that all clients are new.
     let whole = [(BEGIN, BEGIN + 60 * TILE)];
-    let found =
-        judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &whole, unseen: &[] }).episodes;
+    let found = named(&made, &whole);
     assert_eq!((found[0].grade, found[0].causes.len()), (Grade::None, 0));
     // Of an incident: its grade, and what of the window is not in it is its baseline.
     let slow = Made::new(60, |tile, _, own| {
@@ -418,11 +422,9 @@ fn a_window_that_is_named_is_an_episode() {
         Cell { seconds: own.seconds * times, ..own }
     });
     let given = [(BEGIN + 28 * TILE, BEGIN + 36 * TILE)];
-    let found =
-        judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &given, unseen: &[] }).episodes;
+    let found = named(&slow, &given);
     assert_eq!(found[0].grade, Grade::Incident);
-    let found =
-        judge(&Input { requests: &[&slow], vitals: None, operations: &[], given: &whole, unseen: &[] }).episodes;
+    let found = named(&slow, &whole);
     let [within, before] = &found[0].counted;
     assert_eq!(found[0].grade, Grade::Incident);
     assert!(

@@ -1,8 +1,8 @@
 //! The judge on what only its absence shows: a scheduler that is down, an apiserver that stands still.
 
-use super::tests::{CONFIGMAPS, Cell, GET, LEASES, Made, Paged, first, judged, tiles, within};
+use super::Episode;
+use super::tests::{CONFIGMAPS, Cell, GET, LEASES, Made, Paged, first, found_in, judged, tiles, within};
 use super::vitals::{Start, Vitals};
-use super::{Episode, Input, judge};
 use crate::analysis::metrics::facts::Component;
 use crate::model::episode::{Grade, State};
 
@@ -29,7 +29,7 @@ fn with_pods(of: impl Fn(usize) -> [f64; 3]) -> Made {
 fn by_pages(mut made: Made) -> Vec<Episode> {
     made.axes.callers = vec![Default::default()];
     made.rows.iter_mut().for_each(|(_, (caller, ..), _)| *caller = 0);
-    judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
+    found_in(&[&Paged(made)], None)
 }
 
 #[test]
@@ -192,14 +192,7 @@ fn the_only_apiserver_was_away_since_its_last_page() {
         let (at, seen) = (made.axes.grid.start(31), seen.map(|tile| made.axes.grid.start(tile)));
         let start = Start { at, component: Component::Apiserver, instance: "a".to_owned(), seen };
         let vitals = Vitals { starts: vec![start], ..Vitals::default() };
-        let found = judge(&Input {
-            requests: &[&Paged(made)],
-            vitals: Some(&vitals),
-            operations: &[],
-            given: &[],
-            unseen: &[],
-        });
-        let found = found.episodes;
+        let found = found_in(&[&Paged(made)], Some(&vitals));
         assert_eq!((found.len(), found[0].grade, tiles(&found[0]).0), (1, Grade::Outage, 20));
         found[0].causes.iter().find(|own| own.kind == "relist-storm").map(|own| own.feature("began_late"))
     };

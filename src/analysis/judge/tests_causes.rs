@@ -2,9 +2,8 @@
 
 use super::faults::Faults;
 use super::requests::{Axes, FaultCount, Requests, Row, UNAUTHENTICATED};
-use super::tests::{CONFIGMAPS, Cell, GET, LEASES, LIST, Made, Paged, first, judged, tiles, vitals, within};
+use super::tests::{CONFIGMAPS, Cell, GET, LEASES, LIST, Made, Paged, first, found_in, judged, tiles, vitals, within};
 use super::vitals::Vital;
-use super::{Input, judge};
 use crate::analysis::failure::Fault;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -167,7 +166,7 @@ fn who_has_no_valid_credentials_is_seen_by_pages() {
         let key = (0, made.axes.kinds.len() - 1, 0);
         let cell = Cell { count: 1500.0, errors: 0.0, throttled: 0.0, seconds: 0.001 };
         (0..60).filter(|tile| refused(*tile)).for_each(|tile| made.rows.push((tile, key, cell)));
-        judge(&Input { requests: &[&Paged(made)], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
+        found_in(&[&Paged(made)], None)
     };
     let found = made(within);
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Surge, (20, 32)));
@@ -213,8 +212,7 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
             made
         };
         let pages = Paged(make(1.0));
-        judge(&Input { requests: &[&make(logged), &pages], vitals: None, operations: &[], given: &[], unseen: &[] })
-            .episodes
+        found_in(&[&make(logged), &pages], None)
     };
     let found = judge_both(0.0);
     assert_eq!((found.len(), tiles(&found[0])), (1, (20, 32)));
@@ -226,8 +224,7 @@ fn what_the_audit_policy_leaves_out_is_named_by_pages() {
         count: own.count * if within(tile) && kind == LIST { 30.0 } else { 1.0 },
         ..own
     }));
-    let found =
-        judge(&Input { requests: &[&hole, &pages], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes;
+    let found = found_in(&[&hole, &pages], None);
     let causes: Vec<_> = found.iter().flat_map(|own| &own.causes).collect();
     assert!(!causes.is_empty() && causes.iter().all(|own| own.feature("unlogged") == 0.0));
     // Half of them, as of one of two apiservers: who sends them is known.
@@ -266,7 +263,7 @@ fn credentials_of_many_clients_that_are_not_valid_are_an_incident_and_of_one_are
     let judged = |part: &dyn Fn(usize, usize, usize) -> f64| {
         let made = Made::new(60, |_, _, own| own);
         let requests = Changed(&made, part, revoke);
-        judge(&Input { requests: &[&requests], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
+        found_in(&[&requests], None)
     };
     let found = judged(&|tile, caller, _| if within(tile) && caller < 4 { 0.5 } else { 0.0 });
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (20, 32)));
@@ -286,14 +283,7 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
         made.axes.kinds.push(["create", group, "validatingadmissionpolicybindings", ""].map(str::to_owned));
         let cell = Cell { count: 1.0, errors: 0.0, throttled: 0.0, seconds: 0.006 };
         made.rows.push((20, (5, made.axes.kinds.len() - 1, 0), cell));
-        judge(&Input {
-            requests: &[&Changed(&made, part, refuse)],
-            vitals: None,
-            operations: &[],
-            given: &[],
-            unseen: &[],
-        })
-        .episodes
+        found_in(&[&Changed(&made, part, refuse)], None)
     };
     let of = |tile, kind, wanted| within(tile) && kind == wanted;
     let group = "admissionregistration.k8s.io";
@@ -311,11 +301,7 @@ fn writes_that_are_refused_to_many_clients_are_an_incident_and_to_one_are_none()
     }
     let part = |tile, _, kind| if of(tile, kind, CONFIGMAPS) { 0.3 } else { 0.0 };
     let refusing = Changed(&made, &part, refuse);
-    assert!(
-        judge(&Input { requests: &[&refusing], vitals: None, operations: &[], given: &[], unseen: &[] })
-            .episodes
-            .is_empty()
-    );
+    assert!(found_in(&[&refusing], None).is_empty());
     // One client or two; reads and leases; always.
     for caller in [0, 1] {
         let few =
@@ -357,7 +343,7 @@ fn what_messages_name_is_the_cause() {
         });
         let of = |tile| fault.map(|fault| FaultCount { tile, fault, name: name.to_owned(), count: 20.0 });
         let answered = Answered(made, (0..60).filter(|tile| within(*tile)).filter_map(of).collect());
-        judge(&Input { requests: &[&answered], vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
+        found_in(&[&answered], None)
     };
     for (fault, name, cause) in [
         (Fault::EtcdTimeout, "", "slow-etcd"),
@@ -453,8 +439,7 @@ fn waiting_in_queues_alone_is_a_limits_by_pages_too() {
         let mut all = vitals(Vital::QueueWait, 800.0, |tile| if (20..32).contains(&tile) { 0.5 } else { 0.001 });
         let asked = vitals(Vital::EtcdRequest, 500.0, |tile| if (20..32).contains(&tile) { etcd } else { 0.004 });
         all.courses.extend(asked.courses);
-        let input = Input { requests: &[&Paged(made)], vitals: Some(&all), operations: &[], given: &[], unseen: &[] };
-        judge(&input).episodes
+        found_in(&[&Paged(made)], Some(&all))
     };
     let found = queued(0.004);
     assert_eq!((found.len(), first(&found[0]).0), (1, "too-few-seats"));

@@ -1,18 +1,14 @@
 //! What happens beside an episode and is not its cause; and what follows another episode and is not a part of it.
 
 use super::requests::{Axes, Requests, Row, UNAUTHENTICATED};
-use super::tests::{Cell, GET, LEASES, LIST, Made, Paged, first, judged, tiles, within};
-use super::{Episode, Input, judge};
+use super::tests::{Cell, GET, LEASES, LIST, Made, Paged, first, found_in, judged, tiles, within};
+use super::{Input, judge};
 use crate::model::cause::Source;
 use crate::model::episode::Grade;
 
 /// One client asks for eight times as many objects as before.
 fn asks_for_more((caller, kind, _): (usize, usize, usize), own: Cell) -> Cell {
     Cell { count: own.count * if caller == 5 && kind == GET { 8.0 } else { 1.0 }, ..own }
-}
-
-fn of(requests: &[&dyn Requests]) -> Vec<Episode> {
-    judge(&Input { requests, vitals: None, operations: &[], given: &[], unseen: &[] }).episodes
 }
 
 #[test]
@@ -23,7 +19,7 @@ fn reads_that_are_as_fast_as_before_are_no_cause_of_slow_writes() {
             false => own,
         })
     };
-    for found in [judged(&made(|kind| kind > LIST), None), of(&[&Paged(made(|kind| kind > LIST))])] {
+    for found in [judged(&made(|kind| kind > LIST), None), found_in(&[&Paged(made(|kind| kind > LIST))], None)] {
         assert_eq!((found.len(), found[0].grade, first(&found[0]).0), (1, Grade::Incident, "slow-etcd"), "{found:?}");
     }
     // What slows reads as much may well be who asks for more of them.
@@ -68,7 +64,7 @@ fn credentials_of_nearly_all_are_an_incident_by_pages_too() {
     made.axes.callers = vec![Default::default()];
     made.rows.iter_mut().for_each(|(_, (caller, ..), _)| *caller = 0);
     made.axes.kinds.push([UNAUTHENTICATED, "", "", ""].map(str::to_owned));
-    let found = of(&[&Revoked(made)]);
+    let found = found_in(&[&Revoked(made)], None);
     assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, Grade::Incident, (20, 32)), "{found:?}");
     assert_eq!(first(&found[0]), ("credentials-invalid", None));
     assert!(found[0].causes.iter().all(|own| own.kind == "credentials-invalid"), "{:?}", found[0].causes);
@@ -82,12 +78,12 @@ fn slow_requests_of_pages_that_nobody_waits_for_by_the_log_are_none() {
         Cell { seconds: own.seconds * if is_its { 30.0 } else { 1.0 }, ..own }
     };
     let pages = || Paged(Made::new(60, lists));
-    assert_eq!(of(&[&pages()])[0].grade, Grade::Incident);
+    assert_eq!(found_in(&[&pages()], None)[0].grade, Grade::Incident);
     let log = Made::new(60, |_, _, own| own);
-    assert!(of(&[&log, &pages()]).is_empty());
+    assert!(found_in(&[&log, &pages()], None).is_empty());
     // A log that holds few of these requests says nothing of the others.
     let part = Made::new(60, |_, _, own| Cell { count: own.count / 4.0, ..own });
-    assert_eq!(of(&[&part, &pages()])[0].grade, Grade::Incident);
+    assert_eq!(found_in(&[&part, &pages()], None)[0].grade, Grade::Incident);
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn judged(
             views.push(View { requests, series: own, faults: Faults::of(requests, of), before, within });
         }
         let baseline = sets.first().map_or(draft.span, |(_, spans)| spans[number]);
-        let mut case = Case { draft, views, vitals: input.vitals, baseline, operations };
+        let mut case = Case::new(draft, views, input.vitals, baseline, operations);
         // Whoever names a window means it.
         if found.is_none() && is_start_up(&case) {
             continue;
@@ -328,8 +328,8 @@ fn is_felt(case: &Case<'_>) -> bool {
         let [was, now] = [&view.before, &view.within].map(|own| of(own) / own.tiles.requests.max(1.0));
         of(&view.within) >= MIN_BAD && now >= FELT && now >= NOTICED_TIMES * was
     };
-    bad(|own| own.tiles.errors + own.tiles.long[0])
-        || bad(|own| own.tiles.throttled + own.tiles.long[1])
+    bad(|own| own.tiles.failed())
+        || bad(|own| own.tiles.rejected())
         || rose(view, |own| &own.alike, 0.99, NOTICED_TIMES, NOTICED_BY_S)
 }
 

@@ -329,9 +329,12 @@ impl Hand<'_> {
         self.add(hash(seen.key), seen, Some(object));
     }
 
-    /// Whether a key is that of an object of Kubernetes, by its text.
-    pub fn is_of_resource(&self, key: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(key);
+    /// Whether a key is that of an object of Kubernetes, and its value of no form that objects have.
+    pub fn is_no_object(&self, seen: &Seen<'_>) -> bool {
+        if Encoding::of(seen.value) != Encoding::Other {
+            return false;
+        }
+        let text = String::from_utf8_lossy(seen.key);
         let parsed = self.space.parse(&text);
         !parsed.resource.is_empty() && !parsed.name.is_empty()
     }
@@ -349,7 +352,7 @@ impl Hand<'_> {
             let label;
             (label, links) = self.links(seen, object);
             key.value(seen, object, label.unwrap_or(key.label));
-            if key.is_no_object() && self.is_of_resource(seen.key) {
+            if self.is_no_object(seen) {
                 key.cannot_be_read();
             }
         }

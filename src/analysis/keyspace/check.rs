@@ -2,7 +2,7 @@
 
 use super::{Keyspace, findings, hash};
 use crate::analysis::keyspace::file::File;
-use crate::model::keyspace::{Encoding, Object, Seen};
+use crate::model::keyspace::{Object, Seen};
 use crate::model::report::{Report, Severity, Table, Value};
 use crate::model::units::counted;
 use hashbrown::{HashMap, HashSet};
@@ -88,9 +88,8 @@ impl Default for Revisions {
 
 impl Revisions {
     /// Takes a revision and what its value shows.
-    ///
-    /// `is_resource` says whether a key is that of an object of Kubernetes.
-    pub fn take(&mut self, seen: &Seen<'_>, object: &Object<'_>, is_resource: impl FnOnce(&[u8]) -> bool) {
+    /// `is_no_object` says whether that should be an object of Kubernetes, and is none.
+    pub fn take(&mut self, seen: &Seen<'_>, object: &Object<'_>, is_no_object: impl FnOnce() -> bool) {
         let name = || format!("{} at revision {}", String::from_utf8_lossy(seen.key), seen.revision);
         self.revisions.count();
         if seen.is_tombstone {
@@ -102,7 +101,7 @@ impl Revisions {
         self.values.count();
         if object.undecodable {
             self.values.fail(|| format!("{}: its value does not match its declared type", name()));
-        } else if Encoding::of(seen.value) == Encoding::Other && is_resource(seen.key) {
+        } else if is_no_object() {
             self.values.fail(|| format!("{}: its value is no object of Kubernetes", name()));
         }
         if seen.modified != seen.revision {

@@ -181,11 +181,6 @@ impl StoredKey {
         self.set(UNDECODABLE, object.undecodable);
     }
 
-    /// Whether its value is of no form that objects have.
-    pub(super) fn is_no_object(&self) -> bool {
-        self.encoding == Encoding::Other as u8
-    }
-
     /// Notes that no apiserver can read its value.
     pub(super) fn cannot_be_read(&mut self) {
         self.set(UNDECODABLE, true);

@@ -21,6 +21,9 @@ pub const FIELDS: [&str; 11] = [
     "share",
 ];
 
+/// Where apiservers note up to which revision they compacted: the one key of theirs that is below no prefix.
+const COMPACTED: &str = "compact_rev_key";
+
 /// How rows are made and shown.
 #[derive(Debug, Clone, Default)]
 pub struct Shape {
@@ -62,7 +65,7 @@ pub fn report(rows: Vec<Row>, total: &Usage, file: File, shape: &Shape) -> Repor
     let mut notes = hidden(rows.len(), shape.top);
     // Keys below another prefix name no resource: all that is known of them is how they begin.
     let resource = columns.iter().position(|column| column == "resource");
-    let is_foreign = |row: &&Vec<Value>| resource.is_some_and(|at| row[at] == "".into());
+    let is_foreign = |row: &&Vec<Value>| row[0] != COMPACTED.into() && resource.is_some_and(|at| row[at] == "".into());
     let count = |row: &Vec<Value>| if let Value::Count(keys) = row[names.len()] { keys } else { 0 };
     let foreign: u64 = rows.iter().filter(is_foreign).map(count).sum();
     if foreign * 2 > total.keys {

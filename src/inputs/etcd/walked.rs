@@ -144,7 +144,7 @@ impl KeyWorker for Worker<'_> {
                 (looks, Some(object)) => {
                     match looks {
                         Looks::Times => part.clock.take(object.written, at.main > self.compacted),
-                        Looks::Whole => part.revisions.take(&seen, object, |key| part.hand.is_of_resource(key)),
+                        Looks::Whole => part.revisions.take(&seen, object, || part.hand.is_no_object(&seen)),
                         Looks::Keys | Looks::Living => {}
                     }
                     part.hand.take_object(&seen, object);

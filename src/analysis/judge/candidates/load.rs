@@ -2,7 +2,7 @@
 
 use super::plane::{AS_FAST, elsewhere, spent};
 use super::rules::{is_flow, writer};
-use super::{BEFORE, Candidate, Case, Grown, Operation, View, began_after, ln_times};
+use super::{BEFORE, Candidate, Case, Grown, Operation, TWICE, View, began_after, ln_times};
 use crate::analysis::judge::profile::{Added, Count};
 use crate::analysis::judge::requests::{Class, Kind, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
@@ -25,8 +25,6 @@ const LOGGED: f64 = 0.1;
 const NO_WAIT_S: f64 = 0.002;
 /// From this logarithm of how many times longer requests take seats may be full for that: one and a half.
 const LONGER: f64 = 0.405;
-/// From this logarithm of how many times its baseline it is a wait is much longer: twice.
-const MUCH_LONGER: f64 = std::f64::consts::LN_2;
 
 /// Callers that ask for more.
 pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<Candidate> {
@@ -108,6 +106,12 @@ pub(super) fn unnamed(case: &Case<'_>) -> Option<Candidate> {
     Some(candidate)
 }
 
+/// Whether a kind of audit logs is one of pages, which have the paths of what is no resource in the place of
+/// subresources.
+fn is_same(logged: &Kind, kind: &Kind) -> bool {
+    logged[..3] == kind[..3] && (kind[2].is_empty() || logged[3] == kind[3])
+}
+
 /// Whether audit logs hold requests of a kind of which pages count so many, or may hold them: the log of one of several
 /// apiservers may be missing, or the part of this time. Credentials that are not valid have no kind there, and what
 /// apiservers ask themselves is left out.
@@ -116,10 +120,6 @@ fn may_be_logged(audit: &View<'_>, kind: &Kind, counted: f64) -> bool {
         if is_same(&audit.requests.kinds()[*own as usize], kind) { count.requests } else { 0.0 }
     };
     let logged: f64 = audit.within.kinds.iter().map(of).sum();
-    // Pages have the paths of what is no resource in the place of subresources; audit logs have none.
-    fn is_same(logged: &Kind, kind: &Kind) -> bool {
-        logged[..3] == kind[..3] && (kind[2].is_empty() || logged[3] == kind[3])
-    }
     kind[0] == UNAUTHENTICATED
         || audit.requests.leaves_out(kind)
         || counted.min(audit.within.tiles.requests) < MIN_UNLOGGED
@@ -192,7 +192,7 @@ pub(super) fn everybody(case: &Case<'_>, grown: Option<Vec<Grown>>) -> Option<Ca
 /// seats, or none.
 pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first()?;
-    let throttled = view.within.tiles.throttled + view.within.tiles.long[1];
+    let throttled = view.within.tiles.rejected();
     let is_throttled = case.has(|own| *own == Signal::Throttled) > 0.0 && throttled > 0.0;
     let changed = case.audit().and_then(|view| {
         let by = writer(view, case.draft.span, is_flow)?;
@@ -202,7 +202,7 @@ pub(super) fn limits(case: &Case<'_>) -> Option<Candidate> {
     // Where slow requests were, by their annotations.
     let noted = case.audit().map_or(0.0, |view| elsewhere(view, 0) * elsewhere(view, 1) * spent(view, 2));
     let alone = if noted > 0.0 { (Source::Audit, noted) } else { (Source::Metrics, waits_alone(case)) };
-    if !is_throttled && changed.is_none() && noted == 0.0 && queued.is_none_or(|times| times < MUCH_LONGER) {
+    if !is_throttled && changed.is_none() && noted == 0.0 && queued.is_none_or(|times| times < TWICE) {
         return None;
     }
     let (flat_of, flat) = case.flat();
@@ -248,7 +248,7 @@ fn waits_alone(case: &Case<'_>) -> f64 {
         let mean =
             |span: Span| vitals.mean(Vital::QueueWait, span, |course| course.instance == **name).map(|own| own.0);
         let now = mean(case.draft.span).unwrap_or(0.0);
-        ln_times(now, mean(case.baseline).unwrap_or(0.0), NO_WAIT_S) >= MUCH_LONGER
+        ln_times(now, mean(case.baseline).unwrap_or(0.0), NO_WAIT_S) >= TWICE
     };
     if !names.iter().all(waits) {
         return 0.0;

@@ -19,6 +19,7 @@ use super::weights::{bias, weight};
 use crate::analysis::failure::Fault;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// A cause may precede its episode by this much, in µs.
@@ -27,8 +28,8 @@ const BEFORE: Micros = 120 * SECOND;
 const MIN_WRITES: f64 = 10.0;
 /// So many reads of a resource that fail are no chance.
 const MIN_FAILED_READS: f64 = 5.0;
-/// Logarithm of how many times slower what is much slower is: twice.
-const MUCH_SLOWER: f64 = std::f64::consts::LN_2;
+/// From this logarithm of how many times longer it takes than before, something takes much longer: twice.
+const TWICE: f64 = std::f64::consts::LN_2;
 /// Reads whose logarithm of how many times slower they are is a third of that of writes, or more, lack what these lack.
 const SPARED: f64 = 3.0;
 /// Features that say which kinds of sources are missing, and that audit logs alone have no reads.
@@ -232,7 +233,7 @@ impl View<'_> {
         let drag = |accept: fn(Class) -> bool| self.slower(accept).map(|own| own.0.max(0.0));
         let writes = drag(|class| class == Class::Write);
         let reads = drag(|class| matches!(class, Class::Read | Class::List | Class::Review));
-        let (Some(writes), Some(reads)) = (writes.filter(|own| *own >= MUCH_SLOWER), reads) else { return 0.0 };
+        let (Some(writes), Some(reads)) = (writes.filter(|own| *own >= TWICE), reads) else { return 0.0 };
         let (mut added, mut of_writes) = (0.0, 0.0);
         for (kind, Added { work, .. }) in self.grown_kinds() {
             added += work;
@@ -350,6 +351,8 @@ pub struct Case<'c> {
     pub baseline: Span,
     /// Dangerous operations.
     pub operations: &'c [Operation],
+    /// [`Case::harmless`], once somebody asked.
+    harmless: OnceCell<f64>,
 }
 
 /// Of something its part: how many, of how many.
@@ -367,7 +370,18 @@ fn ln_times(now: f64, was: f64, noise: f64) -> f64 {
     ((now + noise) / (was + noise)).ln()
 }
 
-impl Case<'_> {
+impl<'c> Case<'c> {
+    /// Of an episode, and what is known of it.
+    pub fn new(
+        draft: &'c Draft,
+        views: Vec<View<'c>>,
+        vitals: Option<&'c Vitals>,
+        baseline: Span,
+        operations: &'c [Operation],
+    ) -> Self {
+        Self { draft, views, vitals, baseline, operations, harmless: OnceCell::new() }
+    }
+
     /// The view of audit logs.
     pub fn audit(&self) -> Option<&View<'_>> {
         self.views.iter().find(|view| view.source() == Source::Audit)
@@ -419,7 +433,7 @@ impl Case<'_> {
     /// How far what was asked for more is no cause of what became slow, in all views.
     fn harmless(&self) -> f64 {
         let of = |view: &View<'_>| view.spared().max(plane::slow_elsewhere(self, view));
-        self.views.iter().map(of).reduce(f64::min).unwrap_or(0.0)
+        *self.harmless.get_or_init(|| self.views.iter().map(of).reduce(f64::min).unwrap_or(0.0))
     }
 }
 

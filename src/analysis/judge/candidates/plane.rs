@@ -426,6 +426,13 @@ struct Slowest {
     growth: f64,
 }
 
+impl Slowest {
+    /// How much slower it is than what it shares with the others can make it.
+    fn alone(&self) -> f64 {
+        self.slower - 2.0 * self.rest.max(0.0)
+    }
+}
+
 fn slowest(view: &View<'_>) -> Option<Slowest> {
     let slower = |[was, now]: [&Served; 2]| now.mean_drag() - was.mean_drag();
     let is_known = |[was, now]: [&Served; 2]| was.timed.min(now.timed) >= MIN_SERVED;
@@ -510,13 +517,13 @@ fn divided(view: &View<'_>) -> Option<Slowest> {
 /// more arrives at one of these: wholly from 1 on.
 pub(super) fn slow_elsewhere(case: &Case<'_>, view: &View<'_>) -> f64 {
     let Some(own) = slowest(view).filter(|own| own.growth <= 0.1) else { return 0.0 };
-    ((own.slower - 2.0 * own.rest.max(0.0)) * (1.0 - of_disk(case))).clamp(0.0, 1.0)
+    (own.alone() * (1.0 - of_disk(case))).clamp(0.0, 1.0)
 }
 
 /// How far one of several apiservers is slower than what all of them share can make it.
 fn one_alone(case: &Case<'_>) -> f64 {
     let own = case.views.first().and_then(|view| slowest(view).or_else(|| divided(view)));
-    own.map_or(0.0, |own| (own.slower - 2.0 * own.rest.max(0.0)).clamp(0.0, 2.0))
+    own.map_or(0.0, |own| own.alone().clamp(0.0, 2.0))
 }
 
 /// Memory of an apiserver ran short.
