@@ -729,6 +729,13 @@ fn no_episode_is_in_a_time_that_is_not_known() {
     for [from, to] in episodes.iter().map(ends) {
         assert!(to.as_str() <= "2026-11-20T09:25:57" || from.as_str() >= "2026-11-20T09:36:01", "{from} to {to}");
     }
+    // The first bundle holds a surge and no more, however its logs end.
+    let in_first = episodes.iter().filter(|own| ends(own)[0].as_str() < "2026-11-20T09:25:57");
+    assert!(
+        in_first.clone().count() == 1 && in_first.clone().all(|own| own["grade"] == "surge"),
+        "{}",
+        report["summary"]
+    );
     let is_restart = |own: &&Value| {
         let [from, to] = ends(own);
         from.as_str() < "2026-11-20T09:38:47" && to.as_str() > "2026-11-20T09:38:47"

@@ -148,6 +148,12 @@ pub fn judge(input: &Input<'_>) -> Judged {
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
     }
+    // What seems to stop where the record does is how that was cut.
+    let is_cut = |own: &Deviation| {
+        let is_stop = own.signal.is_stop() || own.signal.is_away();
+        is_stop && input.unseen.iter().any(|gap| near(own.span, *gap, own.slack))
+    };
+    all.retain(|own| !is_cut(own));
     let is_kept: Vec<bool> = all.iter().map(|own| !is_contradicted(own, &all, &series)).collect();
     all = all.into_iter().zip(is_kept).filter(|own| own.1).map(|own| own.0).collect();
     let mut all = without_uncounted(all, &series, input.vitals);
