@@ -1,6 +1,6 @@
 //! A small HTTP server on a thread of its own: TLS, authentication and limits are its business, answers are not.
 //!
-//! It bounds connections (128), time, and size (32 MiB a request). Quick answers come from its own thread, slow ones
+//! It bounds connections (512), time, and size (32 MiB a request). Quick answers come from its own thread, slow ones
 //! from two workers.
 
 mod access;
@@ -12,7 +12,9 @@ pub use tls::Tls;
 use crossbeam_channel::bounded;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -22,7 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -30,7 +32,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 /// Connections at a time; further ones wait.
-const MAX_CONNECTIONS: usize = 128;
+const MAX_CONNECTIONS: usize = 512;
 
 /// Largest body of a request: an apiserver's webhook sends batches of up to 10 MiB.
 const MAX_BODY_BYTES: usize = 32 << 20;
@@ -41,8 +43,11 @@ const MAX_SLOW: usize = 16;
 /// Threads for slow answers.
 const WORKERS: usize = 2;
 
-/// For a TLS handshake, for the head of a request, for its body.
+/// For a TLS handshake, and for the body of a request.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// For the head of a request: whoever is slower keeps others from connecting.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// For requests that are being answered when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -145,7 +150,8 @@ impl WebServer {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = bounded(1);
-        let shared = Arc::new(Shared { access, reviewer, handler, slow: Semaphore::new(MAX_SLOW) });
+        let is_private = address.ip().is_loopback() && access.is_open() && reviewer.is_none();
+        let shared = Arc::new(Shared { access, reviewer, handler, slow: Semaphore::new(MAX_SLOW), is_private });
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
             runtime.block_on(async {
                 match TcpListener::from_std(listener) {
@@ -181,6 +187,8 @@ struct Shared {
     reviewer: Option<Arc<dyn Reviewer>>,
     handler: Arc<dyn Handler>,
     slow: Semaphore,
+    /// Whether it is open to all on this machine, and to nobody else: a web page that its user looks at is somebody else.
+    is_private: bool,
 }
 
 async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
@@ -208,7 +216,7 @@ async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, shared: Arc<Shared>
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(READ_TIMEOUT)
+                .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(io), service);
             let _ = watcher.watch(connection).await;
         });
@@ -242,6 +250,10 @@ impl Shared {
             path,
             ..WebRequest::default()
         };
+        if self.is_private && !(is_local(&text(HOST)) && is_local(&text(ORIGIN))) {
+            let why = "without a token only requests to localhost are answered, and none of web pages from elsewhere";
+            return respond(WebAnswer::text(403, why), gzip, "", false);
+        }
         let answer = match self.verdict(&text(AUTHORIZATION), &request).await {
             Verdict::Unknown => {
                 WebAnswer::text(401, "not authenticated: send a bearer token or a user name and password")
@@ -304,6 +316,18 @@ impl Shared {
     }
 }
 
+/// Whether a host, or the origin of a web page, is this machine, or is not given. Names that lead to it (DNS rebinding)
+/// are not.
+fn is_local(host: &str) -> bool {
+    let host = host.split_once("://").map_or(host, |(_, host)| host);
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.is_empty() || name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 fn header(headers: &HeaderMap, name: HeaderName) -> String {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default()
 }
@@ -340,4 +364,23 @@ fn respond(answer: WebAnswer, gzip: bool, challenge: &'static str, is_head: bool
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.headers_mut() = headers;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+
+    #[test]
+    fn this_machine_is_local_and_names_that_lead_to_it_are_not() {
+        for own in
+            ["", "localhost", "LOCALHOST:9797", "127.0.0.1:9797", "127.8.9.1", "[::1]:9797", "http://localhost:80"]
+        {
+            assert!(is_local(own), "{own}");
+        }
+        for other in
+            ["evil.example:9797", "10.0.0.1", "localhost.evil.example", "http://evil.example", "null", "[::2]:1"]
+        {
+            assert!(!is_local(other), "{other}");
+        }
+    }
 }

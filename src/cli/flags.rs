@@ -303,9 +303,10 @@ impl TimeFlags {
     }
 }
 
-/// Reads RFC 3339, a date, `now`, `now-7d`, `-1h`, or a duration back from now (`1h`).
+/// Reads RFC 3339, a date and a time of day or a date alone (UTC), `now`, `now-7d`, `-1h`, or a duration back from now (`1h`).
 pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
-    let form = "a time is RFC 3339 (2026-11-20T09:17:00Z), a date (2026-11-20, UTC), -1h, or now-7d";
+    let form = "a time is RFC 3339 (2026-11-20T09:17:00Z), UTC as tables show it (2026-11-20 09:17, 2026-11-20), -1h, or \
+                now-7d";
     let trimmed = text.trim();
     if trimmed == "now" {
         return Ok(now);
@@ -315,7 +316,7 @@ pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
         return Ok(now - length);
     }
     time::parse_any(trimmed)
-        .or_else(|| time::parse_any(&format!("{trimmed}T00:00:00Z")))
+        .or_else(|| time::parse_utc(trimmed))
         .ok_or_else(|| format!("'{text}' is not a time: {form}"))
 }
 
@@ -412,10 +413,15 @@ mod tests {
             ("now-2m", now - 120 * SECOND),
             ("1970-01-02", 86_400 * SECOND),
             ("1970-01-01T00:01:00+00:00", 60 * SECOND),
+            ("1970-01-01 00:01", 60 * SECOND),
+            ("1970-01-01T00:01:02.5", 62_500_000),
+            ("1970-01-01 01:00:00+01:00", 0),
         ] {
             assert_eq!(parse_time(text, now), Ok(expected), "{text}");
         }
-        assert!(parse_time("yesterday", now).is_err());
+        for bad in ["yesterday", "1970-01-01 25:00", "00:01"] {
+            assert!(parse_time(bad, now).is_err(), "{bad}");
+        }
         let turned = TimeFlags { since: Some("-1h".into()), until: Some("-2h".into()) };
         assert!(turned.resolve(now).is_err());
     }

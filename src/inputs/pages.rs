@@ -9,7 +9,7 @@ use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
 use crate::model::time::Micros;
 use crate::model::units::counted;
-use crate::sources::open::Packing;
+use crate::sources::packing::Packing;
 use crate::sources::pages::{self, Clock, PageFile, PageFolder, PageWorker, PagesRead};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};

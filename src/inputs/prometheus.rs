@@ -7,6 +7,7 @@ use crate::model::series::{Day, Series};
 use crate::model::time::Micros;
 use crate::model::units::{counted, grouped};
 use crate::sources::prometheus::{Auth, Endpoint, PromError, Prometheus, Queries, Query, RangeStats, Window};
+use crate::views::text::plain;
 
 /// The days of each series of the queries of these names, one query after the other; says what it took, and what was
 /// lost.
@@ -66,6 +67,8 @@ fn ask(
     let window = Window::new(from, until, step).map_err(error)?;
     let mut prometheus = Prometheus::new(&endpoint(flags)?).map_err(error)?;
     let progress = Progress::bytes(0, context.settings.progress);
+    let standard = Queries::standard();
+    let mut is_one = false;
     for name in names {
         let query = queries.get(name).map_err(error)?;
         if context.settings.verbose {
@@ -75,6 +78,10 @@ fn ask(
             ))?;
         }
         match each(&mut prometheus, query, &window, &progress) {
+            Ok(true) if !is_one && standard.get(name).is_ok_and(|own| own == query) => {
+                is_one = true;
+                one_cluster(&prometheus.clusters(&window, &progress)).inspect_err(|_| progress.finish())?;
+            }
             Ok(true) => {}
             Ok(false) => context.notice(format!("query {name}: Prometheus has no such series in this time"))?,
             Err(failed) => {
@@ -87,6 +94,23 @@ fn ask(
     let stats = prometheus.stats();
     report_stats(&stats, flags.max_samples, context)?;
     Ok(stats)
+}
+
+/// Clusters that an error names.
+const NAMED: usize = 5;
+
+/// Refuses several clusters: the queries have no label of theirs, and quotas of equal names would be taken for one.
+fn one_cluster(clusters: &[String]) -> Result<(), Error> {
+    let [first, _, ..] = clusters else { return Ok(()) };
+    let mut named: Vec<String> = clusters.iter().take(NAMED).map(|name| plain(name).into_owned()).collect();
+    if clusters.len() > NAMED {
+        named.push("…".to_owned());
+    }
+    Err(Error::Usage(format!(
+        "this Prometheus holds {} clusters ({}): choose one, as by --match 'cluster={first:?}'",
+        clusters.len(),
+        named.join(", ")
+    )))
 }
 
 /// The standard queries, and what the flags put in their place.

@@ -87,6 +87,8 @@ pub struct Target {
     pub limit_from: String,
     /// What it is the sum of, where that is known.
     pub parts: Vec<Part>,
+    /// What distinguishes it from others that people call the same: `cluster=eu`; else empty.
+    pub apart: String,
 }
 
 /// When a limit is reached: the dates by which one in ten, half, and nine in ten of the possible futures have reached

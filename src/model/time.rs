@@ -96,6 +96,12 @@ pub fn parse_any(text: &str) -> Option<Micros> {
     Some(text.parse::<jiff::Timestamp>().ok()?.as_microsecond())
 }
 
+/// Reads a date, or a date and a time of day, in UTC, as tables show them: `2026-11-20`, `2026-11-20 09:17[:24]`.
+pub fn parse_utc(text: &str) -> Option<Micros> {
+    let at: jiff::civil::DateTime = text.parse().ok()?;
+    Some(at.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_microsecond())
+}
+
 /// `2026-11-20 09:17:24`, in UTC.
 pub fn second(at: Micros) -> String {
     let text = format(at);

@@ -7,8 +7,9 @@
 //! by the next one that unpacks something.
 
 use super::archive_names;
-use super::content::{Content, look};
-use super::open::{HEAD, Packing, Place, SourceError, begin, recognise, unpack};
+use super::content::Content;
+use super::open::{Place, SourceError, recognise};
+use super::packing::{Begin, Packing, read_head, unpack};
 use crate::model::units::bytes as size;
 use rustix::fs::statvfs;
 use std::collections::{BTreeSet, HashMap};
@@ -28,6 +29,9 @@ const MOST_FILES: usize = 1 << 20;
 const SPARE: u64 = 64 << 20;
 /// A folder without a lock that is older was left by a program that was killed just then.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
+
+/// Characters of a member's path that a message names.
+const NAMED: usize = 200;
 
 /// Which files of an archive are unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,15 +158,21 @@ impl Unpacked {
                 [top, _, ..] => drop(self.tops.insert(PathBuf::from(top))),
                 _ => self.is_flat = false,
             }
-            self.add(&parts.iter().collect::<PathBuf>(), &mut entry, which)?;
+            let below = parts.iter().collect::<PathBuf>();
+            self.add(&below, &mut entry, which).map_err(|error| {
+                let begin: String = below.display().to_string().chars().take(NAMED).collect();
+                io::Error::new(
+                    error.kind(),
+                    format!("its member {begin}: {error}; unpack it yourself, and give the folder"),
+                )
+            })?;
         }
         Ok(())
     }
 
     fn add<R: Read>(&mut self, path: &Path, entry: &mut tar::Entry<'_, R>, which: Which) -> io::Result<()> {
-        let mut head = Vec::new();
-        entry.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
-        let is_database = look(&begin(&head).1).0 == Content::Database;
+        let head = read_head(entry.by_ref())?;
+        let is_database = Begin::of(&head).look().0 == Content::Database;
         self.has_more |= is_database && which == Which::Others;
         if which != Which::All && is_database != (which == Which::Databases) {
             return Ok(());

@@ -5,7 +5,8 @@
 
 use super::archive_names;
 use super::content::Content;
-use super::open::{HEAD, Packing, Place, Source};
+use super::open::{Place, Source};
+use super::packing::{HEAD, Packing};
 use super::piece::{identity, rest};
 use super::rolled::{Rolled, checksum, open};
 use crate::model::cached::{ENTRY, Entry, EntryFile, EntryStream, FORM};

@@ -36,6 +36,9 @@ impl Content {
     /// Nothing that is known, and no text.
     pub const BINARY: Self = Self::Other("it is binary data");
 
+    /// Packed, and nothing of it can be unpacked.
+    pub const CUT: Self = Self::Other("it is packed, and cut off or damaged in its first block");
+
     /// Files and folders in one file.
     pub const TAR: Self = Self::Archive("it is an archive; give it as a source of its own to read its contents");
 

@@ -1,6 +1,7 @@
 //! What was found behind arguments: logs as streams, pages by folder, databases, and what could not be used.
 
-use super::open::{Packing, Source, SourceError};
+use super::open::{Source, SourceError};
+use super::packing::Packing;
 use super::pages::PageFolder;
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;

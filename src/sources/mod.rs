@@ -35,6 +35,7 @@ pub mod limits;
 pub mod live;
 pub mod objects;
 pub mod open;
+pub mod packing;
 pub mod pages;
 #[cfg(feature = "history")]
 pub mod piece;

@@ -1,10 +1,12 @@
 //! One input: where its bytes are, how they are packed, and what they are, recognised by how they begin.
 
-use super::content::{Content, look};
+use super::content::Content;
+use super::packing::{Begin, HEAD, Packing, read_head, unpack};
 use crate::model::dataset::{PageRows, Part, hour_of};
 use crate::model::input::LossKind;
 use crate::model::problem::Problem;
 use crate::model::time::{Micros, Span};
+use crate::model::units::counted;
 use crate::sources::split::Splitter;
 use crate::sources::wanted::Wanted;
 use crate::sources::{archive_names, audit, dataset};
@@ -14,9 +16,6 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-
-/// How much of a file is looked at to determine what it is.
-pub(super) const HEAD: usize = 64 << 10;
 
 /// Lines of one end of a file that are looked at to see which times it is about. Folders may have thousands of files,
 /// and where so few mislead, the count of days says so.
@@ -127,47 +126,35 @@ fn not_wanted(looks: &str, wanted: Wanted) -> String {
 }
 
 fn nothing_here(files: usize, wanted: Wanted) -> String {
+    let files = counted(files as u64, "file");
     match wanted {
         Wanted::Logs => {
             format!(
-                "no audit log in this folder (looked at {files} files); check that audit logging is on, and its \
+                "no audit log in this folder (looked at {files}); check that audit logging is on, and its \
                  policy"
             )
         }
         Wanted::Databases => {
-            format!("no etcd database in this folder (looked at {files} files); take one with etcdctl snapshot save")
+            format!("no etcd database in this folder (looked at {files}); take one with etcdctl snapshot save")
         }
         Wanted::Profiles => {
             format!(
-                "no Go profile in this folder (looked at {files} files); take one with kubectl get --raw \
+                "no Go profile in this folder (looked at {files}); take one with kubectl get --raw \
                  /debug/pprof/heap"
             )
         }
-        Wanted::Pages => format!(
-            "no metrics page in this folder (looked at {files} files); take some with kubectl get --raw /metrics"
-        ),
+        Wanted::Pages => {
+            format!("no metrics page in this folder (looked at {files}); take some with kubectl get --raw /metrics")
+        }
         Wanted::Dumps => format!(
-            "no dump page of API Priority and Fairness in this folder (looked at {files} files); take one with \
+            "no dump page of API Priority and Fairness in this folder (looked at {files}); take one with \
              kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"
         ),
         Wanted::Both => format!(
-            "no audit log and no metrics page in this folder (looked at {files} files); check that audit logging is \
+            "no audit log and no metrics page in this folder (looked at {files}); check that audit logging is \
              on, and its policy"
         ),
     }
-}
-
-/// How a file is packed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packing {
-    /// Not at all: it can be read at any place.
-    None,
-    /// gzip, possibly several members.
-    Gzip,
-    /// Zstandard, possibly several frames.
-    Zstd,
-    /// As columns of a dataset (docs/dataset.md), to be read in order.
-    Dataset,
 }
 
 /// Where the bytes come from.
@@ -338,22 +325,21 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
     let io = |error| SourceError::Io { path: path.clone(), error };
     let open = || {
         let mut raw = open_raw(place, &path)?;
-        let mut head = Vec::new();
-        raw.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(io)?;
+        let head = read_head(&mut raw).map_err(io)?;
         Ok((head, raw))
     };
     let (head, raw) = match place {
         Place::Once(once) => Begun::of(once, open)?,
         Place::File(_) | Place::Url(_) => open()?,
     };
-    let (packing, plain) = begin(&head);
+    let begin = Begin::of(&head);
     let part = if head.starts_with(PARQUET) { part_of(place, &path)? } else { None };
     let (packing, (content, first)) = match &part {
         Some(own) if own.pages.is_empty() => (Packing::Dataset, (Content::AuditLines, Some(own.first))),
         Some(own) => (Packing::Dataset, (Content::Metrics, Some(own.first))),
-        None => (packing, look(&plain)),
+        None => (begin.packing, begin.look()),
     };
-    let (ids, is_wrapped) = if content.is_log() { audit::begin(&plain) } else { (Vec::new(), false) };
+    let (ids, is_wrapped) = if content.is_log() { audit::begin(&begin.plain) } else { (Vec::new(), false) };
     let (size, keep) = match place {
         Place::File(path) => (std::fs::metadata(path).map_err(io)?.len(), false),
         _ => (0, true),
@@ -381,27 +367,6 @@ fn part_of(place: &Place, shown: &str) -> Result<Option<Part>, SourceError> {
     let Place::File(path) = place else { return Ok(None) };
     let unreadable = |error| SourceError::Io { path: shown.to_owned(), error };
     dataset::part(path).map_err(unreadable)
-}
-
-/// How a file that begins so is packed, and the beginning of what it holds.
-pub(super) fn begin(head: &[u8]) -> (Packing, Vec<u8>) {
-    let packing = packing_of(head);
-    let mut plain = Vec::new();
-    match packing {
-        Packing::None => plain.extend_from_slice(head),
-        // A damaged stream shows what it can: whoever reads it meets the damage again and says so.
-        _ => drop(unpack(packing, Cursor::new(head)).map(|r| r.take(HEAD as u64).read_to_end(&mut plain))),
-    }
-    (packing, plain)
-}
-
-/// How a file that begins so is packed.
-fn packing_of(head: &[u8]) -> Packing {
-    match head {
-        [0x1f, 0x8b, ..] => Packing::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
-        _ => Packing::None,
-    }
 }
 
 fn open_raw(place: &Place, path: &str) -> Result<Box<dyn ReadSend>, SourceError> {
@@ -439,20 +404,10 @@ fn open_url(url: &str) -> Result<Box<dyn ReadSend>, SourceError> {
     Err(SourceError::NoUrls(url.to_owned()))
 }
 
-/// Unpacks `reader`.
-pub fn unpack<'r>(packing: Packing, reader: impl Read + Send + 'r) -> io::Result<Box<dyn Read + Send + 'r>> {
-    Ok(match packing {
-        Packing::None => Box::new(reader),
-        Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(128 << 10, reader))),
-        Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(reader)?),
-        Packing::Dataset => return Err(io::Error::other("a dataset holds no lines to go on from; give the logs")),
-    })
-}
-
 impl Source {
     /// What was read already, under the name that messages give it.
     pub fn of_bytes(path: String, bytes: Vec<u8>) -> Self {
-        let packing = packing_of(&bytes);
+        let packing = Packing::of(&bytes);
         let (place, content, rest) =
             (Place::Url(path.clone()), Content::Metrics, Some(Box::new(io::empty()) as Box<dyn ReadSend>));
         Self {
@@ -509,21 +464,10 @@ impl Source {
             return vec![part.first];
         }
         let head = match &self.place {
-            Place::File(path) => {
-                let mut head = Vec::new();
-                let read = File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
-                read.map(|_| head).unwrap_or_default()
-            }
+            Place::File(path) => File::open(path).and_then(read_head).unwrap_or_default(),
             Place::Once(_) | Place::Url(_) => self.head.clone(),
         };
-        let mut plain = Vec::new();
-        match self.packing {
-            Packing::None => plain = head,
-            _ => drop(
-                unpack(self.packing, Cursor::new(&head)).map(|reader| reader.take(HEAD as u64).read_to_end(&mut plain)),
-            ),
-        }
-        audit::times_in(plain.split(|&byte| byte == b'\n').take(lines))
+        audit::times_in(Begin::of(&head).plain.split(|&byte| byte == b'\n').take(lines))
     }
 
     /// Times of the events in the last `lines` lines; empty where its end can't be looked at.

@@ -1,7 +1,8 @@
 //! Metrics pages: when each was taken, and one pass over many of them, folder by folder in order of time.
 
 use super::exposition::{self, Problem, ProblemKind};
-use super::open::{Packing, Place, Source};
+use super::open::{Place, Source};
+use super::packing::Packing;
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
 use crate::model::time::{self, Micros, SECOND};

@@ -2,7 +2,8 @@
 //! however it is packed.
 
 use super::content::Content;
-use super::open::{HEAD, Packing, Place, Source, SourceError, unpack};
+use super::open::{Place, Source, SourceError};
+use super::packing::{HEAD, Packing, unpack};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;

@@ -31,7 +31,8 @@ fn field(value: &Value) -> String {
         Value::Count(count) => count.to_string(),
         Value::Number(number) => ((number * 1e6).round() / 1e6 + 0.0).to_string(),
         Value::Group(values) => {
-            values.iter().map(|(name, value)| format!("{name}={}", field(value))).collect::<Vec<_>>().join(" ")
+            let pairs = values.iter().map(|(name, value)| format!("{}={}", plain(name), field(value)));
+            harmless(&pairs.collect::<Vec<_>>().join(" "))
         }
         Value::Json(json) => harmless(&json.to_string()),
         Value::Series(counts) => counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),

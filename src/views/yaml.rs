@@ -7,6 +7,9 @@ use crate::model::report::Report;
 use serde_json::Value as Json;
 use std::io::{self, Write};
 
+/// Characters of a key that stands before its colon on one line (YAML 1.2.2, section 7.4: at most 1,024 before it).
+const LONGEST_KEY: usize = 1_000;
+
 /// Writes the document, rows one by one.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "schema: {}", word(&report.schema))?;
@@ -35,7 +38,11 @@ fn members(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     match value {
         Json::Object(map) => {
             for (key, value) in map {
-                write!(out, "{:indent$}{}:", "", word(key))?;
+                let key = word(key);
+                match key.chars().count() <= LONGEST_KEY {
+                    true => write!(out, "{:indent$}{key}:", "")?,
+                    false => write!(out, "{:indent$}? {key}\n{:indent$}:", "", "")?,
+                }
                 nested(value, indent, out)?;
             }
             Ok(())

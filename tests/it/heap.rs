@@ -414,7 +414,7 @@ fn what_is_no_whole_profile_is_refused_with_its_place() {
     refused(
         &plimsoll(&["heap", "top", folder_without.path().to_str().unwrap()]),
         "",
-        "no Go profile in this folder (looked at 1 files)",
+        "no Go profile in this folder (looked at 1 file)",
     );
     // One good profile is shown all the same.
     let broken = write(home.path(), "broken.pb.gz", &packed[..1000]);

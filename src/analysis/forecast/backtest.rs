@@ -36,32 +36,33 @@ impl Plan {
 }
 
 /// A series as models see it: with patterns of what was known at the first origin, and the trend per step that was
-/// known at each step.
+/// known at each step, of the last piece and of all.
 pub struct SeriesContext<'a> {
     values: &'a [f64],
-    slopes: &'a [f64],
+    slopes: &'a [Vec<f64>; 2],
     /// Added and as shares of the level.
     profiles: [Profile; 2],
 }
 
 impl<'a> SeriesContext<'a> {
     /// Of `values`, patterns are made of the first `patterned` of them. There is one slope more than values.
-    pub fn new(values: &'a [f64], slopes: &'a [f64], periods: [usize; 2], patterned: usize) -> Self {
+    pub fn new(values: &'a [f64], slopes: &'a [Vec<f64>; 2], periods: [usize; 2], patterned: usize) -> Self {
         let profiles = [false, true].map(|is_share| profile(&values[..patterned], periods, is_share));
         Self { values, slopes, profiles }
     }
 
     /// What a model predicts from each origin: rows of `steps`, origin by origin.
     pub fn predicted(&self, gains: &Gains, origins: &[usize], steps: usize) -> Vec<f64> {
+        let slopes = &self.slopes[usize::from(gains.is_long)];
         let mut state = State::new(&self.profiles[usize::from(gains.is_share)], gains);
         let mut out = vec![0.0; origins.len() * steps];
         let mut seen = 0;
         for (origin, row) in origins.iter().zip(out.chunks_mut(steps.max(1))) {
-            for (value, slope) in self.values[seen..*origin].iter().zip(&self.slopes[seen..*origin]) {
+            for (value, slope) in self.values[seen..*origin].iter().zip(&slopes[seen..*origin]) {
                 state.step(*value, slope * gains.drift, gains);
             }
             seen = *origin;
-            state.ahead(self.slopes[seen] * gains.drift, gains, row);
+            state.ahead(slopes[seen] * gains.drift, gains, row);
         }
         out
     }

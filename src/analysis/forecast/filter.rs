@@ -13,6 +13,8 @@ pub struct Gains {
     pub season: [f64; 2],
     /// How much of what the level does not follow is still there a step later.
     pub rest: f64,
+    /// Whether the trend is that of all that is known, and not of the last straight piece: where steps are how it grows.
+    pub is_long: bool,
     /// How much of the trend is followed: 0 none, 1 all.
     pub drift: f64,
     /// How much of the trend is left a step later, in what is predicted.
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     fn gains(level: f64, season: [f64; 2], seasons: usize) -> Gains {
-        Gains { level, season, rest: 0.0, drift: 0.0, fading: 1.0, seasons, is_share: false }
+        Gains { level, season, rest: 0.0, is_long: false, drift: 0.0, fading: 1.0, seasons, is_share: false }
     }
 
     #[test]

@@ -6,10 +6,12 @@
 //! (`reach`). Nothing is drawn by chance: the same history gives the same forecast.
 
 mod backtest;
+mod bursts;
 pub mod capacity;
 pub mod drivers;
 mod filter;
 mod models;
+mod peaks;
 mod pieces;
 mod profile;
 mod reach;
@@ -21,9 +23,10 @@ pub mod words;
 
 use crate::model::forecast::{Backtest, Change, Forecast, Grid, Reached, Step, Verdict};
 use crate::model::series::DAY;
-use crate::model::units::duration;
+use crate::model::units::{counted, duration};
 use backtest::{Plan, SeriesContext};
-use pieces::Pieces;
+use pieces::Piece;
+use reach::Beside;
 use spread::Spread;
 
 /// What is asked for.
@@ -84,23 +87,19 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
         return forecast;
     }
     // Scaled, so that squares of the largest numbers are still numbers.
-    let largest =
-        grid.values.iter().filter(|value| value.is_finite()).fold(0.0f64, |most, value| most.max(value.abs()));
+    let per_day = usize::try_from(DAY / grid.step).unwrap_or(1).max(1);
+    let first = grid.values.iter().position(|value| value.is_finite()).unwrap_or(0);
+    let taught = |(at, value): (usize, &f64)| if is_event(grid, first + at, options) { f64::NAN } else { *value };
+    let mut values: Vec<f64> = grid.values[first..].iter().enumerate().map(taught).collect();
+    let bursts = bursts::bursts(&values, stretch(per_day));
+    bursts.places.iter().for_each(|at| values[*at] = f64::NAN);
+    let largest = values.iter().filter(|value| value.is_finite()).fold(0.0f64, |most, value| most.max(value.abs()));
     if largest > LARGEST {
         forecast.note = "its values are too large".to_owned();
         return forecast;
     }
     let unit = if largest > 0.0 { largest } else { 1.0 };
-    let first = grid.values.iter().position(|value| value.is_finite()).unwrap_or(0);
-    let values: Vec<f64> = grid.values[first..]
-        .iter()
-        .enumerate()
-        .map(
-            |(at, value)| {
-                if is_event(grid, first + at, options) || !value.is_finite() { f64::NAN } else { value / unit }
-            },
-        )
-        .collect();
+    values.iter_mut().for_each(|value| *value = if value.is_finite() { *value / unit } else { f64::NAN });
     // Nobody sees much further ahead than back.
     let steps = options.steps.min(values.len() * FURTHER);
     forecast.ahead = grid.step * steps as i64;
@@ -116,8 +115,13 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
     if was_above && !at_limit {
         notes.push(format!("it was at its limit within the last {RECENT} days"));
     }
-    let of = Scaled { values, per_day: usize::try_from(DAY / grid.step).unwrap_or(1).max(1), steps };
-    let Some(seen) = of.forecast(&options.seasons, limit.map(|limit| limit / unit)) else {
+    let beside = Beside {
+        bursts: bursts.heights.iter().map(|height| height / unit).filter(|height| height.is_finite()).collect(),
+        known: values.len().div_ceil(stretch(per_day)),
+        ..Beside::default()
+    };
+    let of = Scaled { values, per_day, steps, is_over: false };
+    let Some(seen) = of.forecast(&options.seasons, limit.map(|limit| limit / unit), &beside) else {
         forecast.note = too_few();
         return forecast;
     };
@@ -145,12 +149,21 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
             "it rises slowly and drops repeatedly (a sawtooth): dates and growth are those of its peaks".to_owned(),
         );
     }
+    if seen.is_led_by_peaks {
+        notes.push("its peaks rise faster than its mean: dates and growth are those of its peaks".to_owned());
+    }
+    if !bursts.places.is_empty() {
+        notes.push(format!("{} far from all others left out of the fit", counted(bursts.places.len() as u64, "value")));
+    }
     forecast.note = notes.join("; ");
+    let is_young = known_days(grid) < DAYS;
     forecast.verdict = match (limit, at_limit) {
         (None, _) => Verdict::NoLimit,
         (_, true) => Verdict::AtLimit,
         _ if forecast.reached.p50.is_some() => Verdict::Reaches,
         _ if forecast.reached.p10.is_some() => Verdict::MayReach,
+        // A trend would not have been seen.
+        _ if is_young => Verdict::TooShort,
         _ => Verdict::Clear,
     };
     forecast
@@ -177,11 +190,18 @@ fn is_event(grid: &Grid, index: usize, options: &Options) -> bool {
     options.events.iter().any(|(from, until)| at < *until && at + grid.step > *from)
 }
 
+/// Over how many steps errors are taken together: a day, of days a week.
+fn stretch(per_day: usize) -> usize {
+    if per_day > 1 { per_day } else { 7 }
+}
+
 /// A series between -1 and 1.
 struct Scaled {
     values: Vec<f64>,
     per_day: usize,
     steps: usize,
+    /// Whether it is the line over the peaks of another.
+    is_over: bool,
 }
 
 /// What is forecast of it.
@@ -194,17 +214,33 @@ struct Seen {
     backtest: Option<Backtest>,
     reach: Option<reach::Reach>,
     is_sawtooth: bool,
+    is_led_by_peaks: bool,
+}
+
+impl Seen {
+    /// Growth and dates in shorter steps, of which one of its own has so many.
+    fn in_steps(mut self, of: usize) -> Self {
+        self.growth /= of as f64;
+        if let Some(reach) = &mut self.reach {
+            reach.leads = reach.leads.map(|lead| lead.map(|lead| lead * of + of / 2));
+        }
+        self
+    }
 }
 
 impl Scaled {
-    fn forecast(&self, seasons: &Option<Vec<usize>>, limit: Option<f64>) -> Option<Seen> {
+    fn forecast(&self, seasons: &Option<Vec<usize>>, limit: Option<f64>, beside: &Beside) -> Option<Seen> {
         let n = self.values.len();
         let periods = self.periods(seasons);
         let plan = Plan::new(n, periods[0].max(periods[1]), self.steps)?;
         let pieces = pieces::cut(&self.days(), pieces::grain(&self.values));
-        let slopes = self.slopes(&pieces);
+        let slopes = [&pieces.last, &pieces.whole].map(|known| self.slopes(known));
         let known = SeriesContext::new(&self.values, &slopes, periods, plan.origins[0]);
-        let is_positive = self.values.iter().all(|value| value.is_nan() || *value > 0.0);
+        let kinds = models::Kinds {
+            periods,
+            is_positive: self.values.iter().all(|value| value.is_nan() || *value > 0.0),
+            is_cut: !pieces.cuts.is_empty(),
+        };
         let jumps: Vec<(usize, f64)> = pieces
             .cuts
             .iter()
@@ -213,7 +249,7 @@ impl Scaled {
             .collect();
         let places: Vec<usize> = jumps.iter().map(|(at, _)| *at).collect();
         let actual = |young: usize| models::without_jumps(known.actual(&plan), &plan, &places, n, young);
-        let best = models::best(&known, &plan, periods, is_positive, &actual(WEEK * self.per_day));
+        let best = models::best(&known, &plan, kinds, &actual(WEEK * self.per_day));
         let actual = actual(0);
         let whole = SeriesContext::new(&self.values, &slopes, periods, n);
         let rows: Vec<Vec<f64>> = best.models.iter().map(|model| whole.predicted(model, &[n], self.steps)).collect();
@@ -230,20 +266,39 @@ impl Scaled {
         let errors: Vec<f64> =
             actual.iter().zip(&best.predicted).map(|(actual, predicted)| actual - predicted).collect();
         let drift = best.models.iter().map(|model| model.drift).sum::<f64>() / best.models.len() as f64;
-        let slope_error = pieces
-            .last
+        let is_long = best.models.first().is_some_and(|model| model.is_long);
+        let slope_error = if is_long { &pieces.whole } else { &pieces.last }
             .last()
             .filter(|piece| piece.slope_error.is_finite())
             .map_or(0.0, |piece| piece.slope_error * drift / self.per_day as f64);
-        let spread = Spread::new(&errors, plan.steps, self.stretch(), n - plan.origins[0], slope_error);
-        let teeth = sawtooth::peaks(&self.values);
+        let spread = Spread::new(&errors, plan.steps, stretch(self.per_day), n - plan.origins[0], slope_error);
+        let teeth = sawtooth::teeth(&self.values);
         // Of a sawtooth the line over its peaks says when a limit is reached, and how fast it grows.
-        let over = teeth.as_ref().and_then(|peaks| self.like(peaks.clone()).forecast(seasons, limit));
+        let over = teeth.as_ref().and_then(|teeth| {
+            let beside = Beside { below: teeth.below.clone(), starts: teeth.alike.clone(), ..beside.clone() };
+            self.over(teeth.line.clone(), 1).forecast(seasons, limit, &beside)
+        });
+        let leading = best.models.first()?;
+        let longest = periods[..leading.seasons].iter().copied().max().unwrap_or(1).min(self.steps / 2).max(1);
+        let growth = if self.steps > longest {
+            let sum = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+            (sum(&path[self.steps - longest..]) - sum(&path[..longest])) / (self.steps - longest) as f64
+        } else {
+            0.0
+        };
+        let peaks =
+            if self.is_over || over.is_some() { None } else { peaks::leading(&self.values, self.per_day, growth) };
+        let is_led_by_peaks = peaks.is_some();
+        let over = over.or_else(|| {
+            let beside = Beside { known: self.values.len() / (WEEK * self.per_day), ..beside.clone() };
+            let found = self.over(peaks?, self.per_day).forecast(&Some(Vec::new()), limit, &beside)?;
+            Some(found.in_steps(self.per_day))
+        });
         let reach = limit.and_then(|limit| match &over {
             Some(over) => over.reach,
             None => {
-                let ceiling = reach::ceiling(&self.values, &path, self.stretch(), WEEK * self.per_day);
-                Some(reach::reach(&path, &spread, &ceiling, limit))
+                let ceiling = reach::ceiling(&self.values, &path, stretch(self.per_day), WEEK * self.per_day);
+                Some(reach::reach(&path, &spread, &ceiling, limit, beside))
             }
         });
         let steps = path
@@ -255,14 +310,6 @@ impl Scaled {
                 (if never_below { low.max(0.0) } else { low }, *value, value + above)
             })
             .collect();
-        let leading = best.models.first()?;
-        let longest = periods[..leading.seasons].iter().copied().max().unwrap_or(1).min(self.steps / 2).max(1);
-        let growth = if self.steps > longest {
-            let sum = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-            (sum(&path[self.steps - longest..]) - sum(&path[..longest])) / (self.steps - longest) as f64
-        } else {
-            0.0
-        };
         Some(Seen {
             growth: over.map_or(growth, |over| over.growth),
             path: steps,
@@ -273,12 +320,13 @@ impl Scaled {
             backtest: self.tested(&errors, &plan, periods[0]),
             reach,
             is_sawtooth: teeth.is_some(),
+            is_led_by_peaks,
         })
     }
 
-    /// Other values in the same steps.
-    fn like(&self, values: Vec<f64>) -> Self {
-        Self { values, per_day: self.per_day, steps: self.steps }
+    /// A line over its peaks, in steps of so many of its own.
+    fn over(&self, values: Vec<f64>, of: usize) -> Self {
+        Self { values, per_day: self.per_day / of, steps: self.steps.div_ceil(of), is_over: true }
     }
 
     /// Seasons that there is enough history for: each at least twice before the first origin.
@@ -294,11 +342,6 @@ impl Scaled {
             }
         }
         periods
-    }
-
-    /// Over how many steps errors are taken together: a day, of days a week.
-    fn stretch(&self) -> usize {
-        if self.per_day > 1 { self.per_day } else { 7 }
     }
 
     /// Means of days.
@@ -322,9 +365,9 @@ impl Scaled {
     }
 
     /// The trend per step that was known before each step, and behind the last.
-    fn slopes(&self, pieces: &Pieces) -> Vec<f64> {
+    fn slopes(&self, known: &[Piece]) -> Vec<f64> {
         let known = |step: usize| {
-            let piece = (step / self.per_day).checked_sub(1).and_then(|day| pieces.last.get(day));
+            let piece = (step / self.per_day).checked_sub(1).and_then(|day| known.get(day));
             piece.filter(|piece| piece.is_sloped()).map_or(0.0, |piece| piece.slope / self.per_day as f64)
         };
         (0..=self.values.len()).map(known).collect()
@@ -348,7 +391,7 @@ impl Scaled {
         let (mut inside, mut all) = (0usize, 0usize);
         for (tried, others) in [(earlier, later), (later, earlier)] {
             let spread =
-                Spread::new(others, plan.steps, self.stretch(), (self.values.len() - plan.origins[0]) / 2, 0.0);
+                Spread::new(others, plan.steps, stretch(self.per_day), (self.values.len() - plan.origins[0]) / 2, 0.0);
             for row in tried.chunks(plan.steps) {
                 for (lead, error) in row.iter().enumerate().filter(|(_, error)| error.is_finite()) {
                     let (below, above) = spread.interval(lead);

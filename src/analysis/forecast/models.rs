@@ -33,10 +33,22 @@ pub struct Best {
     pub error: f64,
 }
 
+/// Which kinds of models make sense.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds {
+    /// Seasons in steps; 1: none.
+    pub periods: [usize; 2],
+    /// Whether seasons may be shares of the level.
+    pub is_positive: bool,
+    /// Whether the last straight piece is not all of it.
+    pub is_cut: bool,
+}
+
 /// Tries models one choice after the other: the kind of season and trend, then how fast each is followed.
 ///
 /// `actual` is what actual after each origin, without what the choice should not be judged by ([`without_jumps`]).
-pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_positive: bool, actual: &[f64]) -> Best {
+pub fn best(known: &SeriesContext<'_>, plan: &Plan, kinds: Kinds, actual: &[f64]) -> Best {
+    let Kinds { periods, is_positive, is_cut } = kinds;
     let mut tried: Vec<(f64, Gains, Vec<f64>)> = Vec::new();
     let mut attempt = |gains: Gains| -> f64 {
         if let Some((error, ..)) = tried.iter().find(|(_, known, _)| *known == gains) {
@@ -69,7 +81,7 @@ pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_posi
             }
             for (drift, fading) in [drifts[0], drifts[2]] {
                 for (level, season) in FIRST.into_iter().take(if seasons == 0 { 2 } else { 4 }) {
-                    first.push(Gains { level, season, rest: 0.0, drift, fading, seasons, is_share });
+                    first.push(Gains { level, season, rest: 0.0, is_long: false, drift, fading, seasons, is_share });
                 }
             }
         }
@@ -83,6 +95,10 @@ pub fn best(known: &SeriesContext<'_>, plan: &Plan, periods: [usize; 2], is_posi
         }
         let mut kinds: Vec<Gains> =
             drifts.iter().map(|(drift, fading)| Gains { drift: *drift, fading: *fading, ..chosen }).collect();
+        if is_cut {
+            let long = |(drift, fading): &(f64, f64)| Gains { is_long: true, drift: *drift, fading: *fading, ..chosen };
+            kinds.extend(drifts.iter().filter(|(drift, _)| *drift > 0.0).map(long));
+        }
         if chosen.seasons > 0 && is_positive {
             kinds.push(Gains { is_share: !chosen.is_share, ..chosen });
         }

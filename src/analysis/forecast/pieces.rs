@@ -44,6 +44,8 @@ impl Piece {
 pub struct Pieces {
     /// For each day the last piece of what was known up to it.
     pub last: Vec<Piece>,
+    /// For each day the line through all that was known up to it, however its level changed.
+    pub whole: Vec<Piece>,
     /// Where the whole is cut: the first known day of each piece but the first, and how far the level jumps there.
     pub cuts: Vec<(usize, f64)>,
     /// The noise from day to day, as a standard deviation.
@@ -83,6 +85,18 @@ struct Line {
 }
 
 impl Sums {
+    /// With one more.
+    fn plus(self, x: f64, y: f64) -> Self {
+        Self {
+            n: self.n + 1.0,
+            x: self.x + x,
+            y: self.y + y,
+            xx: self.xx + x * x,
+            xy: self.xy + x * y,
+            yy: self.yy + y * y,
+        }
+    }
+
     fn minus(self, other: Self) -> Self {
         Self {
             n: self.n - other.n,
@@ -104,6 +118,17 @@ impl Sums {
         let slope = if spread > 1e-9 { both / spread } else { 0.0 };
         Line { slope, x, y, spread, left: (self.yy - self.n * y * y - slope * both).max(0.0) }
     }
+}
+
+/// The slope of the line of least squares through values, and its standard error; `None` of fewer than three.
+pub fn line(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sums = Sums::default();
+    for (at, value) in values.iter().enumerate() {
+        sums = sums.plus(at as f64, *value);
+    }
+    let line = sums.line();
+    let deviation = (line.left / (sums.n - 2.0)).sqrt();
+    (sums.n >= 3.0).then(|| (line.slope, deviation / line.spread.sqrt()))
 }
 
 /// Fewer steps between values, which are no multiples of the least, are changes of their own.
@@ -166,19 +191,7 @@ fn cut_all(days: &[f64], noise: f64) -> Pieces {
     let base = days.iter().copied().find(|value| value.is_finite()).unwrap_or(0.0);
     let mut sums = vec![Sums::default(); n + 1];
     for (at, value) in days.iter().enumerate() {
-        let mut next = sums[at];
-        if value.is_finite() {
-            let (x, y) = (at as f64, value - base);
-            next = Sums {
-                n: next.n + 1.0,
-                x: next.x + x,
-                y: next.y + y,
-                xx: next.xx + x * x,
-                xy: next.xy + x * y,
-                yy: next.yy + y * y,
-            };
-        }
-        sums[at + 1] = next;
+        sums[at + 1] = if value.is_finite() { sums[at].plus(at as f64, value - base) } else { sums[at] };
     }
     let price = price(n) * noise * noise;
     let mut best = vec![0.0; n + 1];
@@ -193,8 +206,7 @@ fn cut_all(days: &[f64], noise: f64) -> Pieces {
             }
         }
     }
-    let piece = |until: usize| {
-        let from = start[until];
+    let piece_from = |from: usize, until: usize| {
         let own = sums[until].minus(sums[from]);
         let line = own.line();
         let deviation = (line.left / (own.n - 2.0).max(1.0)).sqrt().max(noise);
@@ -208,7 +220,9 @@ fn cut_all(days: &[f64], noise: f64) -> Pieces {
             is_whole: own.n as usize == until - from,
         }
     };
+    let piece = |until: usize| piece_from(start[until], until);
     let last: Vec<Piece> = (1..=n).map(piece).collect();
+    let whole: Vec<Piece> = (1..=n).map(|until| piece_from(0, until)).collect();
     let mut cuts = Vec::new();
     let mut at = n;
     while at > 0 && start[at] > 0 {
@@ -221,7 +235,7 @@ fn cut_all(days: &[f64], noise: f64) -> Pieces {
         cuts.push((at + seen, begins - (before.level + before.slope)));
     }
     cuts.reverse();
-    Pieces { last, cuts, noise }
+    Pieces { last, whole, cuts, noise }
 }
 
 /// How much days differ from the mean of their neighbours, as a standard deviation; by the median, so that steps do not

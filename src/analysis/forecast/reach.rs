@@ -85,13 +85,25 @@ fn most(values: &[f64]) -> f64 {
     highest + (highest - known[2.min(known.len() - 1)]) + (highest - known[known.len() / 2]) / 20.0
 }
 
-/// Follows futures until they reach `limit`. What comes and goes lifts none above the ceiling.
-pub fn reach(path: &[f64], spread: &Spread, ceiling: &[f64], limit: f64) -> Reach {
+/// What futures do beside what is predicted and its errors.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Beside {
+    /// Heights of events that stand apart, of which each came once in `known` stretches; and that number.
+    pub bursts: Vec<f64>,
+    pub known: usize,
+    /// How far below the line over its peaks a sawtooth was, step by step.
+    pub below: Vec<f64>,
+    /// Places in that from which it went on as it may now.
+    pub starts: Vec<usize>,
+}
+
+/// Follows futures until they reach `limit`. What comes and goes lifts none above the ceiling, but for bursts.
+pub fn reach(path: &[f64], spread: &Spread, ceiling: &[f64], limit: f64, beside: &Beside) -> Reach {
     let passing = spread.passing();
     let stretch = spread.stretch();
     let stretches = passing.len() / stretch;
     let lasting: Vec<f64> = (0..path.len()).map(|lead| spread.lasting(lead)).collect();
-    let highest = passing.iter().copied().fold(0.0, f64::max);
+    let highest = passing.iter().chain(&beside.bursts).copied().fold(0.0, f64::max);
     // No future can be higher than this.
     let can = path.iter().zip(&lasting).any(|(value, lasting)| value + lasting * WIDEST + highest >= limit);
     if !can {
@@ -103,14 +115,28 @@ pub fn reach(path: &[f64], spread: &Spread, ceiling: &[f64], limit: f64) -> Reac
         let normal = normal_quantile((future as f64 + 0.5) / FUTURES as f64).clamp(-WIDEST, WIDEST);
         let mut from = 0;
         let mut left = 0;
+        let mut burst = (0, 0.0);
+        let mut tooth = if beside.starts.is_empty() { 0 } else { beside.starts[future % beside.starts.len()] };
         let first = path.iter().zip(&lasting).zip(ceiling).position(|((value, lasting), most)| {
             if left == 0 {
                 from = if stretches > 0 { random.below(stretches) * stretch } else { 0 };
                 left = stretch;
+                burst = (0, 0.0);
+                if !beside.bursts.is_empty()
+                    && let Some(height) = beside.bursts.get(random.below(beside.known.max(1)))
+                {
+                    burst = (random.below(stretch) + 1, *height);
+                }
             }
+            if !beside.starts.is_empty() && tooth >= beside.below.len() {
+                tooth = beside.starts[random.below(beside.starts.len())];
+            }
+            let below = beside.below.get(tooth).copied().unwrap_or(0.0);
+            tooth += 1;
+            let risen = if burst.0 == left { burst.1 } else { 0.0 };
             let passed = passing.get(from + stretch - left).copied().unwrap_or(0.0);
             left -= 1;
-            (value + passed).min(most.max(*value)) + lasting * normal >= limit
+            (value + passed).min(most.max(*value)) + risen - below + lasting * normal >= limit
         });
         firsts.extend(first);
     }
@@ -146,8 +172,11 @@ mod tests {
     fn without_errors_it_is_the_path() {
         let path: Vec<f64> = (0..100).map(f64::from).collect();
         let spread = Spread::new(&[0.0; 40], 10, 5, 100, 0.0);
-        assert_eq!(reach(&path, &spread, &ANY, 70.0), Reach { leads: [Some(70); 3], probability: 1.0 });
-        assert_eq!(reach(&path, &spread, &ANY, 99.5), Reach::default());
+        assert_eq!(
+            reach(&path, &spread, &ANY, 70.0, &Beside::default()),
+            Reach { leads: [Some(70); 3], probability: 1.0 }
+        );
+        assert_eq!(reach(&path, &spread, &ANY, 99.5, &Beside::default()), Reach::default());
     }
 
     #[test]
@@ -157,11 +186,11 @@ mod tests {
         let spread = Spread::new(&errors, 10, 10, 1_000, 0.0);
         let wide = spread.lasting(0);
         // A limit one and a half deviations above: the share of a normal distribution that lies there is 0.0668.
-        let found = reach(&[0.0; 10], &spread, &ANY, 1.5 * wide);
+        let found = reach(&[0.0; 10], &spread, &ANY, 1.5 * wide, &Beside::default());
         assert!((found.probability - 0.0668).abs() < 0.004, "{found:?}");
         assert_eq!(found.leads, [None; 3]);
         // At the median half of them are above, from the first step on.
-        let found = reach(&[0.0; 10], &spread, &ANY, 0.0);
+        let found = reach(&[0.0; 10], &spread, &ANY, 0.0, &Beside::default());
         assert_eq!((found.leads[1], found.leads[2]), (Some(0), None));
         assert!((found.probability - 0.5).abs() < 0.01);
     }
@@ -172,8 +201,8 @@ mod tests {
         let mut errors = vec![0.0; 500];
         errors[203] = 5.0;
         let spread = Spread::new(&errors, 10, 10, 10_000, 0.0);
-        let short = reach(&[0.0; 10], &spread, &ANY, 3.0).probability;
-        let long = reach(&[0.0; 500], &spread, &ANY, 3.0).probability;
+        let short = reach(&[0.0; 10], &spread, &ANY, 3.0, &Beside::default()).probability;
+        let long = reach(&[0.0; 500], &spread, &ANY, 3.0, &Beside::default()).probability;
         assert!(short < 0.06, "{short}");
         // 1 - 0.98^50 = 0.636
         assert!((long - 0.636).abs() < 0.08, "{long}");
@@ -189,10 +218,10 @@ mod tests {
         errors.iter_mut().step_by(2).for_each(|error| *error = 9.0);
         errors.iter_mut().skip(1).step_by(2).for_each(|error| *error = -9.0);
         let spread = Spread::new(&errors, 10, 10, 10_000, 0.0);
-        assert_eq!(reach(&values, &spread, &ANY, 10.0).probability, 1.0);
+        assert_eq!(reach(&values, &spread, &ANY, 10.0, &Beside::default()).probability, 1.0);
         let ceiling = ceiling(&values, &values, 10, 70);
-        assert_eq!(reach(&values, &spread, &ceiling, 9.3).probability, 0.0);
-        assert_eq!(reach(&values, &spread, &ceiling, 9.0).probability, 1.0);
+        assert_eq!(reach(&values, &spread, &ceiling, 9.3, &Beside::default()).probability, 0.0);
+        assert_eq!(reach(&values, &spread, &ceiling, 9.0, &Beside::default()).probability, 1.0);
         // Of twice the level twice as much.
         assert_eq!((height.highest(9.0), height.highest(1.0)), (18.0, 5.5));
     }

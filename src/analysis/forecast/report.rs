@@ -171,7 +171,7 @@ impl<'t> Row<'t> {
         let mut known = target.grid.values.iter().filter(|value| value.is_finite());
         let first = known.next();
         let is_flat = first.is_some_and(|first| known.all(|value| value == first));
-        Self { index, target, forecast, reached, days_left, is_flat, name: words::title(&target.series) }
+        Self { index, target, forecast, reached, days_left, is_flat, name: words::name(target) }
     }
 
     fn current(&self) -> Option<f64> {

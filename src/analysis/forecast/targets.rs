@@ -17,7 +17,7 @@ use crate::model::series::{DAY, Selector, Series};
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use regex::Regex;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The part of a sum that holds all that are not named.
 pub const OTHERS: &str = "(others)";
@@ -27,6 +27,9 @@ const NAMED: usize = 25;
 const STANDS: Micros = DAY;
 /// etcd's own quota where `--quota-backend-bytes` is not set (etcd, server/storage/quota.go: DefaultQuotaBytes).
 const ETCD_DEFAULT: f64 = 2.0 * 1024.0 * 1024.0 * 1024.0;
+
+/// Lines of a list of limits that a sentence names.
+const NAMED_LINES: usize = 5;
 
 /// Series that a person picks.
 #[derive(Debug, Clone)]
@@ -111,8 +114,8 @@ impl GivenLimits {
         listed.map(|limit| (*limit, self.list.clone()))
     }
 
-    /// Sentences about limits that no target has.
-    pub fn unused(&self, targets: &[Target]) -> Vec<String> {
+    /// Sentences about limits that no target has; about lines of the list only where these are all targets.
+    pub fn unused(&self, targets: &[Target], is_all: bool) -> Vec<String> {
         let from: HashSet<&str> = targets.iter().map(|target| target.limit_from.as_str()).collect();
         let mut unused: Vec<String> = self
             .patterns
@@ -122,6 +125,19 @@ impl GivenLimits {
             .collect();
         if !self.listed.is_empty() && !from.contains(self.list.as_str()) {
             unused.push(format!("--limits {}", self.list));
+        }
+        let texts: HashSet<String> = targets.iter().map(|target| target.series.to_string()).collect();
+        let names: HashSet<&str> = targets.iter().map(|target| target.series.name.as_str()).collect();
+        let is_there = |key: &&String| texts.contains(*key) || names.contains(key.as_str());
+        if is_all && from.contains(self.list.as_str()) {
+            let mut lines: Vec<&String> = self.listed.keys().filter(|key| !is_there(key)).collect();
+            lines.sort_unstable();
+            let more = lines.len().saturating_sub(NAMED_LINES);
+            let mut named: Vec<String> =
+                lines.iter().take(NAMED_LINES).map(|line| format!("{line} of --limits {}", self.list)).collect();
+            named
+                .extend((more > 0).then(|| format!("{} of --limits {}", counted(more as u64, "more line"), self.list)));
+            unused.extend(named);
         }
         let how = "matches no series; use a name from the table, or name{label=\"value\"} as in -o json";
         unused.into_iter().map(|text| format!("{text} {how}")).collect()
@@ -238,39 +254,83 @@ pub fn unit(series: &Series) -> Unit {
     }
 }
 
+/// The label by which Prometheus and its like distinguish clusters.
+const CLUSTER: &str = "cluster";
+
+/// Limits of one kind, by what they are limits of.
+#[derive(Debug, Default)]
+struct Paired(HashMap<Vec<String>, Vec<(BTreeMap<String, String>, f64)>>);
+
+impl Paired {
+    /// What distinguishes a limit from what it limits.
+    const SIDES: [&str; 2] = ["type", "kind"];
+
+    fn key(series: &Series, labels: &[&str]) -> Vec<String> {
+        labels.iter().map(|label| series.label(label).to_owned()).collect()
+    }
+
+    fn others(series: &Series) -> BTreeMap<String, String> {
+        let mut others = series.labels.clone();
+        others.retain(|label, _| !Self::SIDES.contains(&label.as_str()));
+        others
+    }
+
+    fn take(&mut self, series: &Series, labels: &[&str], value: f64) {
+        self.0.entry(Self::key(series, labels)).or_default().push((Self::others(series), value));
+    }
+
+    /// The limit with the same labels in all; else the least of those of the same cluster that agree in `labels`.
+    fn of(&self, series: &Series, labels: &[&str]) -> Option<f64> {
+        let own = Self::others(series);
+        let all = self.0.get(&Self::key(series, labels))?;
+        let same = all.iter().find(|(others, _)| *others == own).map(|(_, value)| *value);
+        let is_of = |others: &BTreeMap<String, String>| {
+            others.get(CLUSTER).is_none_or(|cluster| own.get(CLUSTER).is_none_or(|other| other == cluster))
+        };
+        same.or_else(|| all.iter().filter(|(others, _)| is_of(others)).map(|(_, value)| *value).reduce(f64::min))
+    }
+}
+
+const OF_QUOTA: [&str; 3] = ["namespace", "resourcequota", "resource"];
+const OF_SEATS: [&str; 1] = ["priority_level"];
+const OF_CGROUP: [&str; 1] = ["path"];
+const OF_ETCD: [&str; 1] = ["instance"];
+
 /// Limits that series show: the last value of each.
 #[derive(Debug, Default)]
 struct SeriesLimits {
-    hard: HashMap<[String; 3], f64>,
-    seats: HashMap<String, f64>,
-    cgroups: HashMap<String, f64>,
-    etcd: BTreeMap<String, f64>,
-    /// Of each resource the nodes: when each was last seen, and what it can hold.
-    nodes: BTreeMap<String, Vec<(Micros, f64)>>,
-}
-
-fn quota_of(series: &Series) -> [String; 3] {
-    ["namespace", "resourcequota", "resource"].map(|label| series.label(label).to_owned())
+    hard: Paired,
+    seats: Paired,
+    cgroups: Paired,
+    etcd: Paired,
+    /// The quota of each etcd, with its cluster.
+    etcds: Vec<(String, f64)>,
+    /// Of each cluster and resource the nodes: when each was last seen, and what it can hold.
+    nodes: BTreeMap<(String, String), Vec<(Micros, f64)>>,
 }
 
 impl SeriesLimits {
     fn take(&mut self, history: &History) {
         let (series, last) = (&history.series, history.last.value);
         match series.name.as_str() {
-            QUOTA => drop(self.hard.insert(quota_of(series), last)),
-            APISERVER_SEATS => drop(self.seats.insert(series.label("priority_level").to_owned(), last)),
-            CGROUP_MEMORY => drop(self.cgroups.insert(series.label("path").to_owned(), last)),
-            ETCD_QUOTA => drop(self.etcd.insert(series.label("instance").to_owned(), last)),
+            QUOTA => self.hard.take(series, &OF_QUOTA, last),
+            APISERVER_SEATS => self.seats.take(series, &OF_SEATS, last),
+            CGROUP_MEMORY => self.cgroups.take(series, &OF_CGROUP, last),
+            ETCD_QUOTA => {
+                self.etcd.take(series, &OF_ETCD, last);
+                self.etcds.push((series.label(CLUSTER).to_owned(), last));
+            }
             ALLOCATABLE => {
-                self.nodes.entry(series.label("resource").to_owned()).or_default().push((history.last.at, last))
+                let of = (series.label(CLUSTER).to_owned(), series.label("resource").to_owned());
+                self.nodes.entry(of).or_default().push((history.last.at, last))
             }
             _ => {}
         }
     }
 
-    /// Capacity of all nodes. A node without a sample for a day no longer exists.
-    fn allocatable(&self, resource: &str) -> Option<(f64, String)> {
-        let nodes = self.nodes.get(resource)?;
+    /// Capacity of all nodes of a cluster. A node without a sample for a day no longer exists.
+    fn allocatable(&self, of: &Series) -> Option<(f64, String)> {
+        let nodes = self.nodes.get(&(of.label(CLUSTER).to_owned(), of.label("resource").to_owned()))?;
         let latest = nodes.iter().map(|(at, _)| *at).max()?;
         let here: Vec<f64> = nodes.iter().filter(|(at, _)| latest - at < DAY).map(|(_, value)| *value).collect();
         // Prometheus gives the sum, in one series without a node.
@@ -283,29 +343,28 @@ impl SeriesLimits {
         let series = &history.series;
         match series.name.as_str() {
             QUOTA => {
-                let hard = self.hard.get(&quota_of(series))?;
-                Some((*hard, format!("hard of quota {}", series.label("resourcequota"))))
+                let hard = self.hard.of(series, &OF_QUOTA)?;
+                Some((hard, format!("hard of quota {}", series.label("resourcequota"))))
             }
             // What is exempt is not held back by its limit, which shrinks to what it takes.
             APISERVER_SEATS => self
                 .seats
-                .get(series.label("priority_level"))
+                .of(series, &OF_SEATS)
                 .filter(|_| series.label("priority_level") != "exempt")
-                .map(|limit| (*limit, "seats of the priority level".to_owned())),
-            CGROUP_MEMORY => {
-                self.cgroups.get(series.label("path")).map(|limit| (*limit, "limit of the cgroup".to_owned()))
-            }
-            ETCD_DB => Some(self.etcd(series.label("instance"), history.last.value, given)?),
+                .map(|limit| (limit, "seats of the priority level".to_owned())),
+            CGROUP_MEMORY => self.cgroups.of(series, &OF_CGROUP).map(|limit| (limit, "limit of the cgroup".to_owned())),
+            ETCD_DB => self.etcd(series, history.last.value, given),
             _ => None,
         }
     }
 
-    fn etcd(&self, instance: &str, now: f64, given: &GivenLimits) -> Option<(f64, String)> {
-        if let Some(limit) = self.etcd.get(instance) {
-            return Some((*limit, "quota of this etcd".to_owned()));
+    fn etcd(&self, series: &Series, now: f64, given: &GivenLimits) -> Option<(f64, String)> {
+        if let Some(limit) = self.etcd.of(series, &OF_ETCD) {
+            return Some((limit, "quota of this etcd".to_owned()));
         }
         // Members are set up alike; the one with the least room is the first to stop the cluster.
-        if let Some(limit) = self.etcd.values().copied().reduce(f64::min) {
+        let members = self.etcds.iter().filter(|(cluster, _)| cluster == series.label(CLUSTER));
+        if let Some(limit) = members.map(|(_, limit)| *limit).reduce(f64::min) {
             return Some((limit, "quota of etcd's other members".to_owned()));
         }
         if let Some(limit) = given.etcd_quota {
@@ -321,13 +380,18 @@ pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
     let mut known = SeriesLimits::default();
     histories.iter().filter(|history| role(&history.series) == Role::Limit).for_each(|history| known.take(history));
     // A database that its instances show is not reported once more by the apiservers.
-    let has_members =
-        histories.iter().any(|history| history.series.name == ETCD_DB && !history.series.label("instance").is_empty());
+    let members = histories
+        .iter()
+        .filter(|history| history.series.name == ETCD_DB && !history.series.label("instance").is_empty())
+        .map(|history| history.series.label(CLUSTER).to_owned())
+        .collect::<HashSet<String>>();
     let mut found = Vec::new();
     let mut sums: BTreeMap<Series, Vec<Part>> = BTreeMap::new();
     for history in histories {
         let role = role(&history.series);
-        let is_double = has_members && history.series.name == ETCD_DB && history.series.label("instance").is_empty();
+        let is_double = history.series.name == ETCD_DB
+            && history.series.label("instance").is_empty()
+            && members.contains(history.series.label(CLUSTER));
         let is_own = match role {
             Role::Target => !is_double,
             Role::Limit => false,
@@ -353,7 +417,38 @@ pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
     found.retain(|target| rules.wants(target) && !target.grid.values.is_empty());
     found.sort_by(|a, b| a.series.cmp(&b.series));
     found.dedup_by(|a, b| a.series == b.series);
+    tell_apart(&mut found);
     found
+}
+
+/// Gives targets of one name what distinguishes them: the labels in which they differ.
+fn tell_apart(found: &mut [Target]) {
+    let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
+    found.iter().enumerate().for_each(|(at, target)| alike.entry(title(&target.series)).or_default().push(at));
+    for places in alike.into_values().filter(|places| places.len() > 1) {
+        let first = found[places[0]].series.labels.clone();
+        let differs = |label: &String| places.iter().any(|at| found[*at].series.labels.get(label) != first.get(label));
+        let mut labels: BTreeSet<String> = places
+            .iter()
+            .flat_map(|at| found[*at].series.labels.keys())
+            .filter(|label| differs(label))
+            .cloned()
+            .collect();
+        let is_enough = |label: &String| {
+            let values: HashSet<&str> = places.iter().map(|at| found[*at].series.label(label)).collect();
+            values.len() == places.len()
+        };
+        // One label that differs in each is enough, the cluster before all.
+        let one = labels.iter().filter(|label| is_enough(label)).min_by_key(|label| *label != CLUSTER).cloned();
+        if let Some(one) = one {
+            labels = BTreeSet::from([one]);
+        }
+        for at in places {
+            let series = &found[at].series;
+            let pairs: Vec<String> = labels.iter().map(|label| format!("{label}={}", series.label(label))).collect();
+            found[at].apart = pairs.join(", ");
+        }
+    }
 }
 
 /// A target that is a series of its own; none where nothing may be used of it at all.
@@ -372,12 +467,17 @@ fn own(history: History, known: &SeriesLimits, rules: &Rules) -> Option<Target> 
         limit,
         limit_from,
         parts: Vec::new(),
+        apart: String::new(),
     })
 }
 
 /// Which sum a series is part of, and as what.
 fn part(series: &Series) -> Option<(Series, String)> {
-    let of = |resource: &str| Series::new(CLUSTER_REQUESTS, &[("resource", resource)]);
+    let of_cluster = |mut sum: Series| {
+        sum.labels.extend(series.labels.get_key_value(CLUSTER).map(|(name, value)| (name.clone(), value.clone())));
+        sum
+    };
+    let of = |resource: &str| of_cluster(Series::new(CLUSTER_REQUESTS, &[("resource", resource)]));
     match series.name.as_str() {
         REQUESTS if role(series) == Role::Part => {
             Some((of(series.label("resource")), series.label("namespace").to_owned()))
@@ -387,11 +487,11 @@ fn part(series: &Series) -> Option<(Series, String)> {
             let subresource = series.label("subresource");
             let slash = if subresource.is_empty() { "" } else { "/" };
             Some((
-                Series::new(APISERVER_RPS, &[]),
+                of_cluster(Series::new(APISERVER_RPS, &[])),
                 format!("{} {}{slash}{subresource}", series.label("verb"), grouped(series)),
             ))
         }
-        APISERVER_OBJECTS => Some((Series::new(APISERVER_OBJECTS, &[]), grouped(series))),
+        APISERVER_OBJECTS => Some((of_cluster(Series::new(APISERVER_OBJECTS, &[])), grouped(series))),
         _ => None,
     }
 }
@@ -409,12 +509,20 @@ fn sum(series: Series, parts: Vec<Part>, known: &SeriesLimits, rules: &Rules) ->
     let step = parts.first()?.grid.step;
     let text = series.to_string();
     let found = rules.given.of(&series, &text).or_else(|| match series.name.as_str() {
-        CLUSTER_REQUESTS => known.allocatable(series.label("resource")),
+        CLUSTER_REQUESTS => known.allocatable(&series),
         _ => None,
     });
     let (limit, limit_from) = found.map_or((None, String::new()), |(limit, from)| (Some(limit), from));
     let grid = add_up(parts.iter().map(|part| &part.grid), step);
-    Some(Target { unit: unit(&series), series, grid, limit, limit_from, parts: named(parts, step) })
+    Some(Target {
+        unit: unit(&series),
+        series,
+        grid,
+        limit,
+        limit_from,
+        parts: named(parts, step),
+        apart: String::new(),
+    })
 }
 
 /// Intervals of a sum, at most: 455 days of five minutes.

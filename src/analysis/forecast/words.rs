@@ -1,7 +1,7 @@
 //! What a series is called by people, what limits it, and what to do when the limit comes near.
 
 use crate::analysis::quota::collect::{ALLOCATABLE, LIMITS, OBJECTS, QUOTA, REQUESTS};
-use crate::model::forecast::{Backtest, Unit};
+use crate::model::forecast::{Backtest, Target, Unit};
 use crate::model::names::{
     APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
     ETCD_DB, ETCD_IN_USE, NAMESPACE_USAGE,
@@ -22,6 +22,7 @@ const MAX_NAME_CHARS: usize = 160;
 /// What a series is called by people.
 pub fn title(series: &Series) -> String {
     let label = |name: &str| series.label(name);
+    let is_sum = series.labels.keys().all(|name| name == "cluster");
     let with = |what: &str, name: &str| if name.is_empty() { what.to_owned() } else { format!("{what} {name}") };
     match series.name.as_str() {
         QUOTA if !label("resourcequota").is_empty() => {
@@ -37,10 +38,10 @@ pub fn title(series: &Series) -> String {
         OBJECTS => format!("{} {}", label("namespace"), label("resource")),
         NAMESPACE_USAGE => format!("{} usage of {}", label("namespace"), label("resource")),
         ALLOCATABLE => format!("node {} {}", label("node"), label("resource")),
-        APISERVER_OBJECTS if series.labels.is_empty() => "all objects".to_owned(),
+        APISERVER_OBJECTS if is_sum => "all objects".to_owned(),
         APISERVER_OBJECTS => format!("objects {}", grouped(series)),
         APISERVER_OBJECT_BYTES => format!("LIST bytes {}", grouped(series)),
-        APISERVER_RPS if series.labels.is_empty() => "all requests".to_owned(),
+        APISERVER_RPS if is_sum => "all requests".to_owned(),
         APISERVER_RPS if !label("flow_schema").is_empty() => format!("requests of {}", label("flow_schema")),
         APISERVER_RPS => {
             let what = with(&format!("requests {}", label("verb")), &grouped(series));
@@ -58,6 +59,12 @@ pub fn title(series: &Series) -> String {
         },
         _ => short(series.to_string()),
     }
+}
+
+/// What a target is called by people, no two of them the same.
+pub fn name(target: &Target) -> String {
+    let title = title(&target.series);
+    if target.apart.is_empty() { title } else { format!("{title} ({})", short(target.apart.clone())) }
 }
 
 /// Labels of files may be of any length; so much of one shows which it is.

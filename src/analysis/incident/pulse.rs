@@ -107,7 +107,7 @@ impl LoadSeries {
         lengths.sort_unstable();
         let middle = lengths.get(lengths.len() / 2).copied().filter(|_| lengths.len() >= 3)?;
         let piece = longer((middle.max(BUCKET) / SECOND) * SECOND, to.saturating_sub(from));
-        let grid = Grid { tile: piece, span: (from, to) };
+        let grid = Grid { tile: piece, phase: 0, span: (from, to) };
         let mut beats: BTreeMap<i64, Bucket> = BTreeMap::new();
         for (number, instance) in facts.instances.iter().enumerate() {
             for (verb, code, course) in facts.codes_of(number) {

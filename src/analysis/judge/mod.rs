@@ -6,6 +6,7 @@
 mod askers;
 pub mod candidates;
 mod cascades;
+mod common;
 mod controllers;
 pub mod deviations;
 pub mod episodes;

@@ -8,7 +8,7 @@ use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// The shortest interval, in µs: of pages that are taken more often several make one.
@@ -44,12 +44,21 @@ pub struct Paged {
     seams: Vec<Micros>,
 }
 
-/// How long intervals are: as long as those between most pages of apiservers. `None` where there are too few pages.
+/// How far from an interval's end pages may be taken, as a share of it, to be taken for one at its end: so much of what
+/// rose would fall into the next.
+const NEAR: i64 = 20;
+
+/// How long intervals are: as long as those between most pages of apiservers, and from page to page of the one with most
+/// of them. `None` where there are too few pages.
 fn grid(facts: &Facts) -> Option<Grid> {
     let mut lengths = Vec::new();
+    let mut most: &[Span] = &[];
     let (mut from, mut to) = (Micros::MAX, Micros::MIN);
     for instance in facts.instances_of(Component::Apiserver) {
         lengths.extend(instance.intervals.iter().map(|(from, to)| to - from).filter(|length| *length > 0));
+        if instance.intervals.len() > most.len() {
+            most = &instance.intervals;
+        }
         from = from.min(instance.intervals.first().map_or(Micros::MAX, |first| first.0));
         to = to.max(instance.intervals.last().map_or(Micros::MIN, |last| last.1));
     }
@@ -58,7 +67,31 @@ fn grid(facts: &Facts) -> Option<Grid> {
     }
     lengths.sort_unstable();
     let tile = (lengths[lengths.len() / 2].max(MIN_TILE) + SECOND / 2) / SECOND * SECOND;
-    Some(Grid { tile, span: (from, to) })
+    let phase = phase(most, tile);
+    let grid = Grid { tile, phase, span: (from, to) };
+    Some(Grid { span: (near(grid, from), near(grid, to)), ..grid })
+}
+
+/// Where most intervals end, below their length.
+fn phase(intervals: &[Span], tile: Micros) -> Micros {
+    // By the second: pages are taken with a delay of their own each time.
+    let mut counts: BTreeMap<Micros, usize> = BTreeMap::new();
+    for (_, to) in intervals {
+        *counts.entry((to + SECOND / 2).div_euclid(SECOND) * SECOND % tile).or_default() += 1;
+    }
+    let usual = counts.into_iter().max_by_key(|(at, count)| (*count, std::cmp::Reverse(*at))).map_or(0, |(at, _)| at);
+    // And of those the one in the middle.
+    let apart = |to: Micros| (to - usual + tile / 2).rem_euclid(tile) - tile / 2;
+    let mut apart: Vec<Micros> =
+        intervals.iter().map(|(_, to)| apart(*to)).filter(|apart| apart.abs() <= SECOND / 2).collect();
+    apart.sort_unstable();
+    (usual + apart.get(apart.len() / 2).copied().unwrap_or(0)).rem_euclid(tile)
+}
+
+/// The end of an interval that a moment is near to; else the moment.
+fn near(grid: Grid, at: Micros) -> Micros {
+    let end = grid.number(at + grid.tile / 2) * grid.tile + grid.phase;
+    if (at - end).abs() <= grid.tile / NEAR { end } else { at }
 }
 
 /// Whether an apiserver starts in an interval: what it then asks itself, and is slow at, is nobody's load. Only of one
@@ -96,7 +129,9 @@ impl Paged {
             for (interval, difference) in &fact.course {
                 if let Some(span) = own.intervals.get(*interval as usize) {
                     let tiles = &mut tiles[usize::from(is_starting(own, *span))];
-                    grid.spread(*span, *difference, |tile, part| *tiles.entry(tile).or_default() += part);
+                    grid.spread((near(grid, span.0), near(grid, span.1)), *difference, |tile, part| {
+                        *tiles.entry(tile).or_default() += part
+                    });
                 }
             }
             let (outcome, is_refused) = (outcome(code, &kind), is_refusal(code));
@@ -116,8 +151,11 @@ impl Paged {
         for ((instance, kind), mut buckets) in latencies {
             buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
             let Some(own) = facts.instances.get(instance) else { continue };
-            let intervals: Vec<(Micros, Micros)> =
-                own.intervals.iter().map(|span| if is_starting(own, *span) { (0, 0) } else { *span }).collect();
+            let intervals: Vec<(Micros, Micros)> = own
+                .intervals
+                .iter()
+                .map(|span| if is_starting(own, *span) { (0, 0) } else { (near(grid, span.0), near(grid, span.1)) })
+                .collect();
             series.push(Series {
                 kind: kinds.of(kind),
                 instance: instances.of(own.name.clone()),

@@ -35,6 +35,8 @@ pub const MORE: f64 = 1.3;
 pub struct Grid {
     /// Length of an interval, in µs.
     pub tile: Micros,
+    /// Where the first interval since 1970 begins, below `tile`: pages are not taken at whole tens of seconds.
+    pub phase: Micros,
     /// What the source covers, in µs since 1970.
     pub span: Span,
 }
@@ -42,12 +44,17 @@ pub struct Grid {
 impl Grid {
     /// Number since 1970 of the first interval.
     pub fn first(self) -> i64 {
-        self.span.0.div_euclid(self.tile)
+        self.number(self.span.0)
+    }
+
+    /// Number since 1970 of the interval of a moment.
+    pub fn number(self, at: Micros) -> i64 {
+        (at - self.phase).div_euclid(self.tile)
     }
 
     /// How many intervals there are, those at the ends in part covered.
     pub fn len(self) -> usize {
-        let last = (self.span.1 - 1).max(self.span.0).div_euclid(self.tile);
+        let last = self.number((self.span.1 - 1).max(self.span.0));
         usize::try_from(last - self.first() + 1).unwrap_or(0)
     }
 
@@ -69,7 +76,7 @@ impl Grid {
 
     /// When an interval begins.
     pub fn start(self, at: usize) -> Micros {
-        (self.first() + at as i64) * self.tile
+        (self.first() + at as i64) * self.tile + self.phase
     }
 
     /// What rose between two moments, spread evenly over the time between them: `take` is given each interval and its
@@ -78,9 +85,10 @@ impl Grid {
         if from >= to {
             return;
         }
-        for number in from.div_euclid(self.tile)..=(to - 1).div_euclid(self.tile) {
-            let part = ((number + 1) * self.tile).min(to) - (number * self.tile).max(from);
-            if let Some(place) = self.place(number * self.tile) {
+        for number in self.number(from)..=self.number(to - 1) {
+            let start = number * self.tile + self.phase;
+            let part = (start + self.tile).min(to) - start.max(from);
+            if let Some(place) = self.place(start) {
                 take(place, increase * part as f64 / (to - from) as f64);
             }
         }
@@ -88,7 +96,7 @@ impl Grid {
 
     /// The interval of a moment; `None` outside of what is covered.
     pub fn place(self, at: Micros) -> Option<usize> {
-        let place = usize::try_from(at.div_euclid(self.tile) - self.first()).ok()?;
+        let place = usize::try_from(self.number(at) - self.first()).ok()?;
         (place < self.len()).then_some(place)
     }
 }

@@ -11,6 +11,9 @@ use crate::model::uri::Scope;
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
 
+/// Intervals that are judged at most, the last ones: of hours five years.
+const MOST_TILES: i64 = 50_000;
+
 /// Things by number, each once.
 #[derive(Debug)]
 pub(super) struct Numbers<T> {
@@ -89,8 +92,10 @@ impl<'r> Rolled<'r> {
             });
         }
         let tile = rollup.tile_seconds() * SECOND;
-        let span = rollup.span.filter(|(from, to)| from < to)?;
-        let grid = Grid { tile, span };
+        let (from, to) = rollup.span.filter(|(from, to)| from < to)?;
+        // A few events that are dated a thousand years back are no record of a thousand years.
+        let span = (from.max(to - MOST_TILES * tile), to);
+        let grid = Grid { tile, phase: 0, span };
         let others = rollup.failures().filter(|row| row.subject[1] != "system:apiserver");
         let faults = others.filter_map(|row| {
             let tile = grid.place(row.tile * SECOND)?;

@@ -58,7 +58,7 @@ impl Made {
                 }
             }
         }
-        let grid = Grid { tile: TILE, span: (BEGIN, BEGIN + len as Micros * TILE) };
+        let grid = Grid { tile: TILE, phase: 0, span: (BEGIN, BEGIN + len as Micros * TILE) };
         Self { axes: Axes { grid, callers, kinds, instances: vec!["a".to_owned(), "b".to_owned()] }, rows }
     }
 }

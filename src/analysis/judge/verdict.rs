@@ -2,6 +2,7 @@
 
 use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::cascades;
+use super::common::{Common, common};
 use super::deviations::{MIN_TIMES, deviations};
 use super::episodes::{Draft, episodes, without_recurring, without_slower};
 use super::faults::Faults;
@@ -11,6 +12,7 @@ use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::{ClassImpact, NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
 use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences, near};
+use super::stops::{GOES_ON, part_of_usual};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
@@ -45,6 +47,8 @@ const SHORT_SPAN_US: Micros = 60 * SECOND;
 const STARTS: Micros = 120 * SECOND;
 /// Where watches begin less than so many times as often as later, nobody starts.
 const CALM_WATCHES: f64 = 1.5;
+/// Requests that come as usual for so long at the begin of what was read show that nothing starts, in µs.
+const LEAD: Micros = 15 * SECOND;
 /// At a start watches begin so many times as often as later.
 const START_UP_WATCHES: f64 = 4.0;
 
@@ -135,6 +139,23 @@ impl Episode {
 /// Judges.
 pub fn judge(input: &Input<'_>) -> Judged {
     let mut series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
+    let cut: Vec<Option<Common<'_>>> =
+        input.requests.iter().zip(&series).map(|(own, series)| common(*own, series, input.vitals)).collect();
+    let requests: Vec<&dyn Requests> = input
+        .requests
+        .iter()
+        .zip(&cut)
+        .map(|(own, cut)| cut.as_ref().map_or(*own, |cut| cut as &dyn Requests))
+        .collect();
+    for (series, cut) in series.iter_mut().zip(&cut) {
+        if let Some(cut) = cut {
+            *series = RequestSeries::new(cut);
+        }
+    }
+    judge_series(&Input { requests: &requests, ..*input }, series)
+}
+
+fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
     series.iter_mut().for_each(|own| own.unseen = input.unseen.to_vec());
     let mut all: Vec<Deviation> = Vec::new();
     for own in &series {
@@ -367,7 +388,15 @@ fn is_start_up(case: &Case<'_>) -> bool {
     let is_up = case.vitals.and_then(|own| own.up_since).is_some_and(|at| at < begin - STARTS);
     let is_calm = view.requests.source() == Source::Audit && within < CALM_WATCHES * before;
     let is_short = !is_up && !is_calm && case.draft.span.1 <= begin + SHORT_SPAN_US;
-    is_short || view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05)
+    let all_start = view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05);
+    is_short || all_start && !goes_on_before(view, case.draft.span.0)
+}
+
+/// Whether requests came as usual from the begin of what was read up to a moment, for a while: then nothing started.
+fn goes_on_before(view: &View<'_>, at: Micros) -> bool {
+    let series = view.series;
+    part_of_usual(series, &series.requests(), (series.grid.span.0, at)).is_some_and(|part| part >= GOES_ON)
+        && at - series.grid.span.0 >= LEAD
 }
 
 /// Apiservers whose log has a hole, where the logs of others go on.
@@ -418,8 +447,7 @@ fn around(series: &RequestSeries, span: Span, busy: &[Span], found: Option<&[Spa
     let grid = series.grid;
     let len = series.tiles.len();
     let middle = |at: usize| grid.start(at) + grid.tile / 2;
-    let place =
-        |at: Micros| usize::try_from((at - grid.tile / 2).div_euclid(grid.tile) - grid.first() + 1).unwrap_or(0);
+    let place = |at: Micros| usize::try_from(grid.number(at - grid.tile / 2) - grid.first() + 1).unwrap_or(0);
     let from = place(span.0).min(len);
     let to = place(span.1).clamp(from, len);
     // Shorter than an interval, or between two middles.

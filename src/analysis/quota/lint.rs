@@ -1,6 +1,7 @@
 //! What is wrong with quotas, requests and limits as they stand.
 
 use crate::analysis::quota::usage;
+use crate::model::incident::quote;
 use crate::model::objects::{LimitRange, Objects, PodSpec};
 use crate::model::quantity::{Form, Quantity};
 use crate::model::quota::{Quotas, Usage};
@@ -216,7 +217,8 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
                 .summary(format!("namespace {name} has no owner"))
                 .evidence(json!({"looked_for": rules.owner_keys.join(",")}))
                 .remedy(format!(
-                    "add a label or annotation: kubectl label namespace {name} team=…; quota alert notifies owners"
+                    "add a label or annotation: kubectl label {} team=…; quota alert notifies owners",
+                    quote(&format!("namespace/{name}"))
                 ));
             findings.push(finding);
         }

@@ -9,7 +9,7 @@ use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
 use crate::model::question::{self, Forecast};
 use crate::model::series::DAY;
-use crate::model::time::{Micros, SECOND, parse_any};
+use crate::model::time::{Micros, SECOND, parse_any, parse_utc};
 use crate::model::units::{duration, parse_duration};
 use crate::sources::limits;
 use regex::Regex;
@@ -96,10 +96,9 @@ pub(super) fn season(text: &str) -> Result<Season, String> {
     }
 }
 
-/// Reads RFC 3339, or a date.
+/// Reads RFC 3339, or a date with or without a time of day.
 pub(super) fn date(text: &str) -> Result<Micros, String> {
-    let date = || parse_any(&format!("{text}T00:00:00Z"));
-    parse_any(text).or_else(date).ok_or_else(|| "2026-12-24 or 2026-12-24T08:00:00Z".to_owned())
+    parse_any(text).or_else(|| parse_utc(text)).ok_or_else(|| "2026-12-24 or 2026-12-24T08:00:00Z".to_owned())
 }
 
 /// Reads `REGEX=NUMBER`, split at its last `=`: a pattern may hold labels.
@@ -107,7 +106,11 @@ pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
     let form = "write REGEX=NUMBER or a quantity, as etcd_db_bytes=8Gi";
     let (pattern, amount) = text.rsplit_once('=').ok_or(form)?;
     let pattern = Regex::new(pattern).map_err(|error| format!("{error}; {form}"))?;
-    Ok((pattern, limits::amount(amount).map_err(|error| format!("{error}; {form}"))?))
+    let amount = limits::amount(amount).map_err(|error| format!("{error}; {form}"))?;
+    if amount < 0.0 {
+        return Err(format!("a limit is not below 0; {form}"));
+    }
+    Ok((pattern, amount))
 }
 
 impl ForecastOptions {
@@ -188,15 +191,17 @@ impl ForecastOptions {
         a
     }
 
-    /// The options of the forecast, given the length of an interval.
-    pub(super) fn options(&self, step: Micros) -> Result<Options, Error> {
+    /// The options of the forecast, given the length of an interval and how many of them the longest history has: none
+    /// is carried further ahead than twice that.
+    pub(super) fn options(&self, step: Micros, longest: usize) -> Result<Options, Error> {
         let steps = (self.horizon + step - 1) / step;
-        if steps > AHEAD {
+        if steps.min(2 * longest as i64) > AHEAD {
             let (horizon, step) = (duration(self.horizon), duration(step));
             return Err(Error::Usage(format!(
-                "--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step"
+                "--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step or a shorter --horizon"
             )));
         }
+        let steps = steps.min(AHEAD);
         let seasons = match &self.season {
             Season::Auto => None,
             Season::Of(lengths) => {
@@ -232,7 +237,7 @@ mod tests {
         assert!(season("daily").is_err());
         let (pattern, amount) = limit(r#"a\{b="c"=8Gi"#).unwrap();
         assert_eq!((pattern.as_str(), amount), (r#"a\{b="c""#, 8_589_934_592.0));
-        for bad in ["a", "a=", "(=1", "a=much"] {
+        for bad in ["a", "a=", "(=1", "a=much", "a=-5"] {
             assert!(limit(bad).unwrap_err().contains("REGEX=NUMBER"), "{bad}");
         }
     }

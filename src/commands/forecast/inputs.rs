@@ -61,6 +61,9 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
         read.inputs.push(file(source, asked, &mut all, context)?);
     }
     read.inputs.extend(prometheus(asked, is_on_days, &mut all, context)?);
+    if all.is_empty() && read.inputs.iter().all(|input| input.records == 0 && input.skipped == 0) {
+        return Err(Error::Input(format!("{}: no points", of(sources))));
+    }
     if all.is_empty() {
         return Err(Error::Input(format!(
             "{}: no series here is forecast by default; --select and --limit add others",
@@ -86,6 +89,13 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
         context.lost(format!("{of}: {points} in the future ignored: a clock was wrong; --until now excludes them"))?;
     }
     if read.histories.is_empty() {
+        if let Some(moment) = asked.moment {
+            return Err(Error::Usage(format!(
+                "--at {}: {} has no point from then or before",
+                format(moment),
+                of(sources)
+            )));
+        }
         let window = if asked.window == (None, None) { "" } else { "; --since and --until exclude all" };
         return Err(Error::Input(format!("{}: no points{window}", of(sources))));
     }
@@ -367,10 +377,11 @@ fn ended(read: &mut Read, asked: &ForecastOptions) {
         read.histories.iter().filter(|history| is_gone(history)).map(|history| history.series.to_string()).collect();
     let Some(first) = gone.first().filter(|_| !asked.with_ended) else { return };
     read.notes.push(format!(
-        "{} ended more than {} before the last point of all ({}) and left out, such as {first}; --ended includes them",
+        "{} ended more than {} before the last point of all ({}) and {} left out, such as {first}; --ended includes them",
         counted(gone.len() as u64, "series"),
         duration(long),
-        format(last)
+        format(last),
+        if gone.len() == 1 { "is" } else { "are" }
     ));
     read.histories.retain(|history| !is_gone(history));
 }

@@ -18,6 +18,8 @@ use crate::model::question;
 use crate::model::report::Report;
 use crate::model::series::{DAY, Series};
 use crate::model::time::{self, Micros};
+use crate::model::units::duration;
+use crate::views::text::plain;
 use crate::views::{Format, forecast_svg};
 use asked::{ForecastOptions, Season, Step};
 use std::io::Write as _;
@@ -204,8 +206,16 @@ fn make_report(
 ) -> Result<Report, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     let read = inputs::read(&question.sources, &asked, context)?;
-    let options = asked.options(read.step)?;
+    let longest = read.histories.iter().map(|history| history.grid.values.len()).max().unwrap_or_default();
+    if longest == 0 {
+        let step = duration(read.step);
+        return Err(Error::Input(format!("the history is shorter than a step of {step}; choose a shorter --step")));
+    }
+    let options = asked.options(read.step, longest)?;
     let plan = asked.plan.clone();
+    if !plan.is_empty() {
+        one_cluster(&read.histories)?;
+    }
     let observed: Vec<(Series, Grid)> = if plan.is_empty() { Vec::new() } else { observed(&read.histories) };
     let targets = targets(read.histories, &asked.rules);
     if targets.is_empty() {
@@ -219,7 +229,9 @@ fn make_report(
     }
     let mut notes = read.notes;
     let as_of = asked.moment.map(|moment| format!("As of {}, by the data of that time.", time::format(moment)));
-    notes.extend(asked.rules.given.unused(&targets));
+    let is_all = question.select.is_empty() && question.namespaces.is_empty();
+    notes.extend(asked.rules.given.unused(&targets, is_all));
+    notes.extend(age(&targets, &asked, context.io.now));
     let forecasts = forecast_all(&targets, &options, question.points, context);
     let is_svg = context.settings.format == Format::Svg;
     let input = ForecastInput {
@@ -248,6 +260,39 @@ fn make_report(
     Ok(report)
 }
 
+/// What is so many steps old, and days, is old.
+const OLD: (Micros, Micros) = (3, 2 * DAY);
+
+/// That the data ends long before now, where nobody asked for a time of it.
+fn age(targets: &[Target], asked: &ForecastOptions, now: Micros) -> Option<String> {
+    let end = targets.iter().map(|target| target.grid.end()).max()?;
+    let step = targets.first()?.grid.step;
+    let is_old = now - end > (OLD.0 * step).max(OLD.1);
+    let text = || {
+        let (age, end) = (duration(now - end), time::second(end));
+        format!("The newest data is {age} old: dates, and days left, count from its end, {end}")
+    };
+    (is_old && asked.moment.is_none() && asked.window.1.is_none()).then(text)
+}
+
+/// Refuses to add to several clusters at once: nobody knows which of them grows.
+fn one_cluster(histories: &[History]) -> Result<(), Error> {
+    let mut clusters: Vec<&str> = histories.iter().map(|history| history.series.label("cluster")).collect();
+    clusters.sort_unstable();
+    clusters.dedup();
+    match clusters[..] {
+        [_, _, ..] => Err(Error::Usage(format!(
+            "--add and --nodes require the data of one cluster; here are several: {}",
+            clusters
+                .iter()
+                .map(|name| if name.is_empty() { "(none)".into() } else { plain(name) })
+                .collect::<Vec<_>>()
+                .join(", ")
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Limits that will be reached, the most urgent first: a name, and when; `None` where nothing can be forecast yet.
 pub(super) fn limits(
     question: &question::Forecast,
@@ -255,7 +300,8 @@ pub(super) fn limits(
 ) -> Result<Option<Vec<(String, Reached)>>, Error> {
     let asked = ForecastOptions::new(question, context.io.now)?;
     let read = inputs::read(&question.sources, &asked, context)?;
-    let options = asked.options(read.step)?;
+    let longest = read.histories.iter().map(|history| history.grid.values.len()).max().unwrap_or_default();
+    let options = asked.options(read.step, longest)?;
     let targets = targets(read.histories, &asked.rules);
     let forecasts = forecast_all(&targets, &options, false, context);
     Ok(report::limits(&targets, &forecasts, question.horizon))

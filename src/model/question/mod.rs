@@ -6,11 +6,13 @@
 //! command line: the command that answers reads them and reports what is wrong with them.
 
 mod capacity;
+mod condition;
 mod line;
 mod requests;
 mod state;
 
 pub use capacity::{Forecast, PeakOf, QuotaCheck, QuotaLint, QuotaPropose, QuotaSources};
+pub use condition::condition;
 pub use line::Line;
 pub use requests::{Balance, Clients, Compare, Controllers, Emit, Form, GatewayName, GuardEvents, Kind, Traffic};
 pub use state::{

@@ -7,7 +7,8 @@ use crate::model::question::Bounds;
 use crate::model::stray::{KeptDays, MAX_DURATION};
 use crate::model::time::{Micros, together};
 use crate::sources::found::LogStream;
-use crate::sources::open::{EDGE, HEAD, Place, Source};
+use crate::sources::open::{EDGE, Place, Source};
+use crate::sources::packing::HEAD;
 
 /// Times of one end of a file that are enough to see what it is about.
 const MIN_EVENTS: usize = 3;

@@ -22,6 +22,13 @@ const PROBES: i64 = 64;
 const MARGIN: f64 = 1.25;
 /// Answers in a row that did not come in time, after which there is no use in asking for less.
 const MAX_TIMEOUTS_IN_A_ROW: u32 = 4;
+/// What a Kubernetes cluster shows of itself.
+const KUBERNETES: [&str; 4] = [
+    "kube_resourcequota",
+    "kube_node_status_allocatable",
+    "apiserver_request_total",
+    "etcd_mvcc_db_total_size_in_bytes",
+];
 /// Series of one query that are kept.
 const SERIES: u64 = 2_097_152;
 /// Distinct warnings that are kept.
@@ -145,6 +152,17 @@ impl Prometheus {
     /// What it took until now.
     pub fn stats(&self) -> RangeStats {
         RangeStats { again: self.client.again, ..self.stats.clone() }
+    }
+
+    /// The values of the label `cluster` that series of Kubernetes have in a window, by the matchers; none where the
+    /// server does not list values of labels.
+    pub fn clusters(&mut self, window: &Window, watcher: &dyn Watcher) -> Vec<String> {
+        let of = format!("{{__name__=~\"{}\",{}}}", KUBERNETES.join("|"), self.matchers);
+        let (from, until) = (seconds(window.from), seconds(window.until));
+        let form = [("match[]", of.as_str()), ("start", from.as_str()), ("end", until.as_str())];
+        let mut values = self.client.values("cluster", &form, watcher).map(|found| found.data).unwrap_or_default();
+        values.sort_unstable();
+        values
     }
 
     /// Asks a query over a window. `take` gets each series' points in order of time, in runs of at least one.

@@ -110,7 +110,32 @@ fn number(text: &str) -> Result<Option<f64>, Problem> {
     Ok(value.is_finite().then_some(value))
 }
 
+/// Bytes of a line at most: what has more is no table, and would fill the memory.
+const LONGEST_LINE: usize = 16 << 20;
+
+/// Reads until a line is too long.
+struct ShortLines<R> {
+    input: R,
+    /// Bytes since the last line's end.
+    since: usize,
+}
+
+impl<R: Read> Read for ShortLines<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.input.read(into)?;
+        self.since = match memchr::memrchr(b'\n', &into[..count]) {
+            Some(end) => count - end - 1,
+            None => self.since + count,
+        };
+        if self.since > LONGEST_LINE {
+            return Err(std::io::Error::other(format!("a line of more than {} MiB", LONGEST_LINE >> 20)));
+        }
+        Ok(count)
+    }
+}
+
 fn lines(path: &str, input: impl Read, sink: &mut dyn Sink) -> Result<Imported, Refused> {
+    let input = ShortLines { input, since: 0 };
     let mut reader = csv::ReaderBuilder::new().buffer_capacity(64 << 10).from_reader(input);
     let broken = |error: &csv::Error| {
         let line = error.position().map_or(1, csv::Position::line);

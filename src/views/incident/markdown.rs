@@ -2,7 +2,7 @@
 
 use crate::model::cause::Cause;
 use crate::model::incident::{Entry, FAILURES, Incident, command_line};
-use crate::model::report::{Report, Severity};
+use crate::model::report::{Finding, Report, Severity};
 use crate::model::time::{self, SECOND};
 use crate::model::units::percent;
 use crate::views::markdown::escape;
@@ -39,11 +39,14 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
     phases(incident, out)?;
     failures(incident, out)?;
     timeline(incident, out)?;
-    if !report.findings.is_empty() {
+    let grave: Vec<&Finding> = report
+        .findings
+        .iter()
+        .filter(|finding| finding.id != "incident" && finding.severity >= Severity::Warning)
+        .collect();
+    if !grave.is_empty() {
         writeln!(out, "## Findings\n")?;
-        let grave =
-            report.findings.iter().filter(|finding| finding.id != "incident" && finding.severity >= Severity::Warning);
-        for finding in grave.clone().take(FINDINGS) {
+        for finding in grave.iter().take(FINDINGS) {
             let what = escape(finding.summary.trim_end_matches('.'));
             let (label, remedy) = finding.advice();
             writeln!(
@@ -54,7 +57,7 @@ pub(super) fn write(incident: &Incident, report: &Report, out: &mut dyn Write) -
                 escape(remedy)
             )?;
         }
-        let rest = grave.count().saturating_sub(FINDINGS);
+        let rest = grave.len().saturating_sub(FINDINGS);
         if rest > 0 {
             writeln!(out, "- {rest} more in the HTML report")?;
         }

@@ -9,6 +9,7 @@ use super::state::{Pivot, Standing, State};
 use super::theme::{NAMES, Theme};
 use super::{Effect, Msg, Tab};
 use crate::model::cause::Source;
+use crate::model::question::condition;
 use crate::model::report::{Severity, Value};
 use crate::model::time::{self, Micros, SECOND, together};
 use crate::model::units::duration;
@@ -455,12 +456,7 @@ impl State {
             return Vec::new();
         }
         let mut next = self.pivot.clone();
-        // A name that begins with ~ would be taken for a regular expression.
-        let filter = |(dim, value): &(String, String)| match value.starts_with('~') {
-            true => format!("{dim}=~^{}$", regex::escape(value)),
-            false => format!("{dim}={value}"),
-        };
-        next.filters.extend(chosen.iter().map(filter));
+        next.filters.extend(chosen.iter().map(|(dim, value)| condition(dim, value)));
         let is_known = |dim: &str| next.filters.iter().any(|filter| filter.starts_with(&format!("{dim}=")));
         let Some(dims) = self.dims().iter().find(|dims| !dims.iter().any(|dim| is_known(dim))) else {
             self.show_message("no details for this row (:by breaks it down by any dimensions)");

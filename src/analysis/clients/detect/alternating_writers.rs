@@ -67,11 +67,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         });
         let remedy = format!(
             "give the object one owner, or use server-side apply with one fieldManager per client and without \
-             --force-conflicts; to see the owner of each field: kubectl get {} {}{} --show-managed-fields -o yaml; to \
+             --force-conflicts; to see the owner of each field: kubectl get {}{} --show-managed-fields -o yaml; to \
              see both writers: {}",
-            quote(&resource(what)),
             if namespace.is_empty() { String::new() } else { format!("-n {} ", quote(namespace)) },
-            quote(object),
+            // As one word: a Role may be called --server=.
+            quote(&format!("{}/{object}", resource(what).split('/').next().unwrap_or_default())),
             series(&[("resource", kind), ("name", object)]),
         );
         // Neither is to blame alone, and a limit would only slow the fight down: no client is named for a fence.

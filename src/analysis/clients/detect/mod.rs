@@ -33,6 +33,7 @@ use super::{Clients, Profile, Use};
 use crate::analysis::dims::shown_user;
 use crate::analysis::rollup::read::{What, Who};
 use crate::model::incident::quote;
+use crate::model::question::condition;
 use crate::model::registry::qualified;
 use crate::model::report::{Finding, Severity};
 use crate::model::time::SECOND;
@@ -160,8 +161,8 @@ fn rounded(value: &Json) -> Json {
 
 /// The command that shows who wrote what and when, from the log.
 fn series(conditions: &[(&str, &str)]) -> String {
-    let condition = |(dim, value): &(&str, &str)| format!(" --where {}", quote(&format!("{dim}={value}")));
-    let conditions: String = conditions.iter().map(condition).collect();
+    let flag = |(dim, value): &(&str, &str)| format!(" --where {}", quote(&condition(dim, value)));
+    let conditions: String = conditions.iter().map(flag).collect();
     format!("plimsoll traffic LOG --by user,verb,name,code --series{conditions}")
 }
 

@@ -3,6 +3,7 @@
 use super::{ClientFinding, Clients, describe, name};
 use crate::analysis::clients::minutes::Minutes;
 use crate::model::incident::quote;
+use crate::model::question::condition;
 use crate::model::report::Severity;
 use crate::model::units::percent;
 use serde_json::json;
@@ -39,7 +40,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let remedy = format!(
             "check what changed for it at that time: a deployment, more replicas, a loop (plimsoll traffic LOG \
              --series --where {})",
-            quote(&format!("user={}", profile.who.user))
+            quote(&condition("user", profile.who.user))
         );
         found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, &remedy)));
     }

@@ -269,7 +269,7 @@ impl<'h> Effects<'h> {
             (self.nodes_now.filter(|nodes| *nodes > 0.0 && self.nodes != 0.0), target.limit)
         {
             let name = format!("{} per node", target.series.label("resource"));
-            let from = format!("mean {} of the {} current nodes", amount(target.unit, all), significant(nodes));
+            let from = format!("{} of {} together", amount(target.unit, all), counted(nodes.round() as u64, "node"));
             let each = Assumption {
                 name: name.clone(),
                 ratio: all / nodes,

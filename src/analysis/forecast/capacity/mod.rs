@@ -129,24 +129,28 @@ fn move_one(
     let either = |before: Option<Micros>, lowered: Option<Micros>| {
         let lowered = if at_once { Some(end) } else { lowered };
         // Until then nothing is added.
-        before.filter(|at| *at < from).or_else(|| lowered.map(|at| at.max(from).max(end)))
+        before.filter(|at| !is_now && *at < from).or_else(|| lowered.map(|at| at.max(from).max(end)))
     };
     let (old, new) = (before.reached, lowered.reached);
     moved.reached.1 =
         Reached { p10: either(old.p10, new.p10), p50: either(old.p50, new.p50), p90: either(old.p90, new.p90) };
     let is_within = from < end + target.grid.step.saturating_mul(lowered.path.len() as Micros);
     // What comes behind the horizon changes nothing before it.
-    moved.probability.1 =
-        if is_within { chance(before, &lowered, at_once, shift.by > shift.limit, from) } else { before.probability };
+    moved.probability.1 = if is_within {
+        chance(before, &lowered, at_once, shift.by > shift.limit, (!is_now).then_some(from))
+    } else {
+        before.probability
+    };
     moved
 }
 
-/// How likely the limit is reached: before `from` as it is, from then on as lowered.
-fn chance(before: &Forecast, lowered: &Forecast, at_once: bool, is_more: bool, from: Micros) -> Option<f64> {
+/// How likely the limit is reached: before `from` as it is, from then on as lowered; from the first on where it is `None`.
+fn chance(before: &Forecast, lowered: &Forecast, at_once: bool, is_more: bool, from: Option<Micros>) -> Option<f64> {
     if at_once {
         return Some(1.0);
     }
     let then = lowered.probability?;
+    let Some(from) = from else { return Some(then) };
     let was = before.probability.unwrap_or_default();
     if is_more {
         return Some(then.max(was));

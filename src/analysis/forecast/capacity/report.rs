@@ -24,13 +24,7 @@ impl Outcome {
             let late = |at: Option<Micros>| at.unwrap_or(Micros::MAX);
             // A share can't be ordered among numbers of dates: the fuller is the smaller.
             let full = share(moved.current.1, moved.limit.1).unwrap_or(f64::NEG_INFINITY);
-            (
-                !moved.full.1,
-                late(reached.p50),
-                late(reached.p10),
-                std::cmp::Reverse(Ordered(full)),
-                words::title(&target.series),
-            )
+            (!moved.full.1, late(reached.p50), late(reached.p10), std::cmp::Reverse(Ordered(full)), words::name(target))
         };
         order.sort_by_cached_key(urgency);
         let rows =
@@ -163,7 +157,7 @@ fn moved_json(moved: &Moved, target: &Target, horizon: Micros) -> Json {
     };
     json!({
         "series": target.series.to_string(),
-        "title": words::title(&target.series),
+        "title": words::name(target),
         "unit": target.unit.name(),
         "shift": number(Some(moved.by)),
         "before": side(moved.current.0, moved.limit.0, moved.reached.0, moved.full.0, moved.probability.0),
@@ -196,7 +190,7 @@ fn row(moved: &Moved, target: &Target, horizon: Micros) -> Vec<Value> {
         Value::None
     };
     vec![
-        Value::Text(words::title(&target.series)),
+        Value::Text(words::name(target)),
         shown(moved.current.0),
         shown(moved.current.1),
         shown(moved.limit.1),

@@ -13,7 +13,7 @@ use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use crate::model::episode::State;
 use crate::model::registry::is_built_in_group;
-use crate::model::time::{Micros, Span};
+use crate::model::time::{Micros, SECOND, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
@@ -290,7 +290,7 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         }
     }
     // What a restart brings with it speaks for it as far as it began the episode.
-    let late = begins.map_or(0.0, |begins| late(case, begins));
+    let late = begins.map_or(0.0, |begins| late(case, begins).max(over_before(case, begins)));
     if begins.is_some() {
         candidate = candidate.with("began_late", view.source(), late);
     }
@@ -372,6 +372,13 @@ fn came_back(case: &Case<'_>, view: &View<'_>) -> Option<Feature> {
     let failed = view.within.tiles.errors / view.within.tiles.requests.max(1.0);
     let value = if is_back { (1.0 - failed / MUCH_FAILED).max(0.0) } else { 0.0 };
     Some(Feature { name: "came_back", value, source: Source::Audit })
+}
+
+/// How far a start was over before its episode began: clients come back within seconds, and those that wait for their
+/// turn within a minute.
+fn over_before(case: &Case<'_>, begins: Micros) -> f64 {
+    let since = (case.draft.span.0 - begins) as f64 / SECOND as f64;
+    ((since - 60.0) / 40.0).clamp(0.0, 1.0)
 }
 
 /// How far something began after its episode.

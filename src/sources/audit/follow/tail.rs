@@ -6,7 +6,8 @@ use crate::model::input::LossKind;
 use crate::model::walk::skip_value;
 use crate::sources::audit::blocks::{BLOCK, Chunk, MAX_LINE, Sequence};
 use crate::sources::content::{self, Content};
-use crate::sources::open::{self, Packing, Source};
+use crate::sources::open::Source;
+use crate::sources::packing::{self, Packing};
 use crate::sources::split::Splitter;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use std::fs::File;
@@ -296,17 +297,8 @@ impl Once {
 }
 
 fn unpack(reader: impl Read + Send + 'static, packing: Packing, document: bool) -> io::Result<Box<dyn Read + Send>> {
-    let plain = open::unpack(packing, reader)?;
+    let plain = packing::unpack(packing, reader)?;
     Ok(if document { Box::new(Splitter::new(plain)) } else { plain })
-}
-
-/// How something is packed that starts with `head`.
-pub(super) fn packing(head: &[u8]) -> Packing {
-    match head {
-        [0x1f, 0x8b, ..] => Packing::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
-        _ => Packing::None,
-    }
 }
 
 /// Whether something that starts with `head` is a JSON document, or several on one line. A log whose first
@@ -388,17 +380,17 @@ impl Pipe {
 /// Notifies by what comes first how to read the rest.
 fn recognised(mut reader: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let head = first(&mut reader, 4)?;
-    let packing = packing(&head);
+    let packing = Packing::of(&head);
     let mut plain = unpack(Cursor::new(head).chain(reader), packing, false)?;
     // What is packed may be waited for; what is plain is looked at as far as it has come.
-    let start = first(&mut plain, if packing == Packing::None { 1 } else { open::HEAD })?;
+    let start = first(&mut plain, if packing == Packing::None { 1 } else { packing::HEAD })?;
     let document = is_document(&start, packing);
     unpack(Cursor::new(start).chain(plain), Packing::None, document)
 }
 
 /// What comes first of `reader`: at least so many bytes, if there are.
 fn first(reader: &mut dyn Read, least: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; open::HEAD];
+    let mut bytes = vec![0; packing::HEAD];
     let mut length = 0;
     while length < least {
         match reader.read(&mut bytes[length..]) {

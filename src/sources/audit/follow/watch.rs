@@ -3,14 +3,15 @@
 
 use super::known::{self, ClosedFile, HEAD, Head, Id, Stamp, Why};
 use super::read_at::read_at;
-use super::tail::{Body, Tail, packing};
+use super::tail::{Body, Tail};
 use super::{Follower, open_file};
 use crate::model::time::Micros;
 use crate::sources::belonging::{Belonging, Bundles, family};
-use crate::sources::open::{self, Packing, Place};
+use crate::sources::open::Place;
+use crate::sources::packing::{self, Begin, Packing};
 use crate::sources::{arguments, content};
 use std::fs::File;
-use std::io::{self, Cursor};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -68,18 +69,10 @@ impl Candidate {
     /// Opens a file and looks at its start.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let (file, meta) = open_file(path)?;
-        let mut start = vec![0; (meta.len() as usize).min(open::HEAD)];
+        let mut start = vec![0; (meta.len() as usize).min(packing::HEAD)];
         let got = read_at(&file, &mut start, 0)?;
         start.truncate(got);
-        let packing = packing(&start);
-        if packing != Packing::None {
-            let mut plain = Vec::new();
-            if let Ok(reader) = open::unpack(packing, Cursor::new(&start)) {
-                // What can't be unpacked is met again by whoever reads the file, and reported.
-                let _ = io::Read::read_to_end(&mut io::Read::take(reader, open::HEAD as u64), &mut plain);
-            }
-            start = plain;
-        }
+        let Begin { packing, plain: start, .. } = Begin::of(&start);
         let head = Head::unpacked(start.as_slice());
         let (id, stamp) = (known::id(&meta), Stamp::of(&meta));
         Ok(Self { path: path.to_owned(), file, id, stamp, packing, head, start, from: 0, stream: None, first: None })
@@ -379,4 +372,4 @@ fn is_rotated(path: &Path) -> bool {
     name != family_of(path) && name != format!("{}.log", family_of(path))
 }
 
-const _: () = assert!(HEAD <= open::HEAD);
+const _: () = assert!(HEAD <= packing::HEAD);
