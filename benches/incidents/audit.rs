@@ -48,8 +48,8 @@ pub fn tile_of(span: f64) -> f64 {
 
 impl Audit {
     pub fn new(cluster: &Cluster, begin: Micros, span: f64) -> Self {
-        let grid =
-            Grid { tile: tile_of(span) as Micros * SECOND, span: (begin, begin + (span * SECOND as f64) as Micros) };
+        let span_us = (begin, begin + (span * SECOND as f64) as Micros);
+        let grid = Grid { tile: tile_of(span) as Micros * SECOND, phase: 0, span: span_us };
         Self {
             axes: Axes {
                 grid,

@@ -140,7 +140,7 @@ impl Metrics {
             begin,
             span,
             axes: Axes {
-                grid: Grid { tile: pages.every as Micros * SECOND, span: (begin, begin) },
+                grid: Grid { tile: pages.every as Micros * SECOND, phase: 0, span: (begin, begin) },
                 callers: vec![Caller::default()],
                 kinds: cluster.kinds.clone(),
                 instances: cluster.instances.clone(),
@@ -226,6 +226,9 @@ impl Metrics {
             (from, to) = (from.min(*first), to.max(*last));
         }
         self.axes.grid.span = if from < to { (from, to) } else { (self.begin, self.begin + SECOND) };
+        // From page to page of one of them.
+        let first = self.servers.first().map_or(self.begin, |own| self.begin + (own.phase * SECOND as f64) as Micros);
+        self.axes.grid.phase = first.rem_euclid(self.axes.grid.tile);
         for (instance, own) in spans.iter().enumerate() {
             for (span, risen) in own {
                 self.count(instance as u8, *span, risen);
@@ -247,12 +250,13 @@ impl Metrics {
             }
             None => 90.0,
         };
-        let tile = self.axes.grid.tile;
-        for number in from.div_euclid(tile)..=(to - 1).div_euclid(tile) {
-            let Some(place) = self.axes.grid.place(number * tile).or_else(|| self.axes.grid.place(from)) else {
+        let grid = self.axes.grid;
+        for number in grid.number(from)..=grid.number(to - 1) {
+            let start = number * grid.tile + grid.phase;
+            let Some(place) = grid.place(start).or_else(|| grid.place(from)) else {
                 continue;
             };
-            let part = (((number + 1) * tile).min(to) - (number * tile).max(from)) as f64 / (to - from) as f64;
+            let part = ((start + grid.tile).min(to) - start.max(from)) as f64 / (to - from) as f64;
             for (kind, counts, buckets) in &risen.kinds {
                 let begin = self.latencies.len();
                 for (bucket, count) in buckets.iter().enumerate().filter(|own| *own.1 > 0) {

@@ -150,7 +150,8 @@ impl WebServer {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = bounded(1);
-        let is_private = address.ip().is_loopback() && access.is_open() && reviewer.is_none();
+        // With a certificate no other name leads here.
+        let is_private = address.ip().is_loopback() && access.is_open() && reviewer.is_none() && tls.is_none();
         let shared = Arc::new(Shared { access, reviewer, handler, slow: Semaphore::new(MAX_SLOW), is_private });
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -187,7 +188,8 @@ struct Shared {
     reviewer: Option<Arc<dyn Reviewer>>,
     handler: Arc<dyn Handler>,
     slow: Semaphore,
-    /// Whether it is open to all on this machine, and to nobody else: a web page that its user looks at is somebody else.
+    /// Whether it is open to all on this machine and to nobody else: a web page that its user looks at is somebody
+    /// else.
     is_private: bool,
 }
 
@@ -250,7 +252,8 @@ impl Shared {
             path,
             ..WebRequest::default()
         };
-        if self.is_private && !(is_local(&text(HOST)) && is_local(&text(ORIGIN))) {
+        let (host, origin) = (text(HOST), text(ORIGIN));
+        if self.is_private && !(is_local(&host) && (origin.is_empty() || is_page_of(&origin, &host))) {
             let why = "without a token only requests to localhost are answered, and none of web pages from elsewhere";
             return respond(WebAnswer::text(403, why), gzip, "", false);
         }
@@ -316,16 +319,21 @@ impl Shared {
     }
 }
 
-/// Whether a host, or the origin of a web page, is this machine, or is not given. Names that lead to it (DNS rebinding)
-/// are not.
+/// Whether a web page is one of this host's own.
+fn is_page_of(origin: &str, host: &str) -> bool {
+    origin.split_once("://").is_some_and(|(_, own)| own.eq_ignore_ascii_case(host))
+}
+
+/// Whether a host is this machine, or is not given. Names in the DNS that lead to it (DNS rebinding) are not.
 fn is_local(host: &str) -> bool {
-    let host = host.split_once("://").map_or(host, |(_, host)| host);
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    name.is_empty() || name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    // A name that anybody may register has a dot.
+    let is_short = || !name.contains(['.', ':']);
+    address.map_or_else(|_| is_short(), |address| address.is_loopback())
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> String {
@@ -368,19 +376,19 @@ fn respond(answer: WebAnswer, gzip: bool, challenge: &'static str, is_head: bool
 
 #[cfg(test)]
 mod tests {
-    use super::is_local;
+    use super::{is_local, is_page_of};
 
     #[test]
     fn this_machine_is_local_and_names_that_lead_to_it_are_not() {
-        for own in
-            ["", "localhost", "LOCALHOST:9797", "127.0.0.1:9797", "127.8.9.1", "[::1]:9797", "http://localhost:80"]
-        {
+        for own in ["", "localhost", "LOCALHOST:9797", "127.0.0.1:9797", "127.8.9.1", "[::1]:9797", "tower"] {
             assert!(is_local(own), "{own}");
         }
-        for other in
-            ["evil.example:9797", "10.0.0.1", "localhost.evil.example", "http://evil.example", "null", "[::2]:1"]
-        {
+        for other in ["evil.example:9797", "10.0.0.1", "localhost.evil.example", "[::2]:1", "192.168.0.1:80"] {
             assert!(!is_local(other), "{other}");
+        }
+        assert!(is_page_of("http://localhost:9797", "localhost:9797"));
+        for other in ["http://evil.example", "null", "http://localhost:80", ""] {
+            assert!(!is_page_of(other, "localhost:9797"), "{other}");
         }
     }
 }

@@ -303,10 +303,11 @@ impl TimeFlags {
     }
 }
 
-/// Reads RFC 3339, a date and a time of day or a date alone (UTC), `now`, `now-7d`, `-1h`, or a duration back from now (`1h`).
+/// Reads RFC 3339, a date and a time of day or a date alone (UTC), `now`, `now-7d`, `-1h`, or a duration back from now
+/// (`1h`).
 pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
-    let form = "a time is RFC 3339 (2026-11-20T09:17:00Z), UTC as tables show it (2026-11-20 09:17, 2026-11-20), -1h, or \
-                now-7d";
+    let form = "a time is RFC 3339 (2026-11-20T09:17:00Z), UTC as tables show it (2026-11-20 09:17, 2026-11-20), -1h, \
+                or now-7d";
     let trimmed = text.trim();
     if trimmed == "now" {
         return Ok(now);

@@ -30,8 +30,8 @@ use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::question::Bounds;
-use crate::model::time::{self, Micros, Span, together};
-use crate::model::units::duration;
+use crate::model::time::{self, Micros, SECOND, Span, together};
+use crate::model::units::{counted, duration};
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
 use crate::sources::find;
@@ -41,6 +41,8 @@ use crate::sources::wanted::Wanted;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Intervals of audit logs are no longer than this where they are short; those of pages may be, in µs.
+const FINEST: Micros = 10 * SECOND;
 /// Clients whose course is looked at.
 const CLIENTS: usize = 8;
 
@@ -86,6 +88,8 @@ pub(crate) struct Load {
     pub(crate) blind: Option<&'static str>,
     /// Whether what was read is too short to show what is usual.
     pub(crate) is_short: bool,
+    /// How many intervals the finest source has at most, and how long they are.
+    pub(crate) intervals: (usize, Micros),
     /// Bursts that recur, which are no episodes.
     pub(crate) recurring: usize,
     /// Times between those of the bundles.
@@ -331,6 +335,8 @@ impl Load {
         };
         self.recurring = judged.recurring;
         self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);
+        let intervals = judged.series.iter().map(|own| (own.tiles.len(), own.grid.tile));
+        self.intervals = intervals.max_by_key(|own| own.0).unwrap_or_default();
         let all = judged.episodes.iter().enumerate();
         self.heaviest = all.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
         let mut ids = Vec::new();
@@ -372,9 +378,23 @@ impl Load {
                     "the load over time is unknown: {logs}, and no series of apiserver metrics pages"
                 ))
             }
+            None if self.is_short && self.intervals.1 > FINEST => {
+                let (count, length) = (counted(self.intervals.0 as u64, "interval"), duration(self.intervals.1));
+                Verdict::Unknown(format!(
+                    "{count} of {length} are too few for a baseline; {MIN_INTERVALS} are required: pages of a longer \
+                     time, or taken more often"
+                ))
+            }
             None if self.is_short => {
                 let covered = self.span.map_or_else(String::new, |(from, to)| format!(", {}", duration(to - from)));
                 Verdict::Unknown(format!("the input{covered} is too short for a baseline; one minute is required"))
+            }
+            // What stops in one of them, others go on with.
+            None if self.clusters.len() > 1 => {
+                let clusters = self.clusters.join(", ");
+                Verdict::Unknown(format!(
+                    "these sources are of several clusters ({clusters}), and one hides what another shows"
+                ))
             }
             None => {
                 let but = match self.recurring {

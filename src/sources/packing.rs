@@ -100,8 +100,8 @@ mod tests {
         let mut state = 1u64;
         let next = |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // A little less than eight bits a byte, so that the block is packed and not stored.
-            (state >> 56) as u8 % 240
+            // Less than seven bits a byte, so that the block is packed and not stored.
+            (state >> 56) as u8 % 96
         };
         (0..length).map(next).collect()
     }

@@ -318,3 +318,47 @@ fn the_exit_code_is_that_of_the_days_left() {
     let within = ["forecast", &file, "--limit", "depth=740", "--fail-on", "critical", "--critical-within", "20d"];
     plimsoll(&within).exits(1);
 }
+
+/// Each cluster's quota limits its own use, whatever else the series carry; nothing is added to both at once.
+#[test]
+fn clusters_in_one_file_keep_their_limits() {
+    let home = folder();
+    let mut csv = "name,namespace,resourcequota,resource,type,cluster,instance,time,value\n".to_owned();
+    let from = today() - DAYS * 86_400;
+    for hour in 0..DAYS * 24 {
+        for (cluster, start, hard) in [("eu", 40.0, 60.0), ("us", 50.0, 100.0)] {
+            let used = start + 0.45 * hour as f64 / 24.0;
+            for (kind, value) in [("used", used), ("hard", hard)] {
+                let at = from + hour * 3_600;
+                writeln!(csv, "kube_resourcequota,a,compute,pods,{kind},{cluster},ksm-{cluster},{at},{value}").unwrap();
+            }
+        }
+    }
+    let file = write(home.path(), "two.csv", csv);
+    let found = plimsoll(&["forecast", &file, "-o", "json"]).json(0);
+    let rows: Vec<(&str, f64)> = found["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["title"].as_str().unwrap(), row["limit"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(rows, [("a/compute pods (cluster=eu)", 60.0), ("a/compute pods (cluster=us)", 100.0)]);
+    // 58 of 60 and 0.45 more a day: in four days and some hours.
+    let days = found["rows"][0]["days_left"].as_f64().unwrap();
+    assert!((3.5..5.0).contains(&days) && found["rows"][1]["days_left"].is_null(), "{days}");
+    let refused = plimsoll(&["forecast", &file, "--nodes", "3"]);
+    assert!(refused.exits(2).stderr.contains("one cluster; here are several: eu, us"), "{}", refused.stderr);
+    // The same as of a month ago is said to be old.
+    let old = csv_of_old(from - 30 * 86_400);
+    let file = write(home.path(), "old.csv", old);
+    let found = plimsoll(&["forecast", &file, "--limit", "q=200"]).exits(0).stdout.clone();
+    assert!(found.contains("The newest data is 40d"), "{found}");
+    let dated = plimsoll(&["forecast", &file, "--limit", "q=200", "--until", "now"]).exits(0).stdout.clone();
+    assert!(!dated.contains("The newest data"), "{dated}");
+}
+
+/// A line of thirty days.
+fn csv_of_old(from: i64) -> String {
+    let line = |hour: i64| format!("q,{},{}\n", from + hour * 3_600, 100.0 + hour as f64 / 24.0);
+    "name,time,value\n".to_owned() + &(0..30 * 24).map(line).collect::<String>()
+}

@@ -710,6 +710,29 @@ fn parts_that_are_not_whole_are_not_taken() {
     assert_eq!(serving.get("/parts"), (200, "{}".to_owned()));
 }
 
+/// Without a secret nobody but this machine is answered: no name that leads to it, and no web page from elsewhere.
+#[test]
+fn web_pages_from_elsewhere_get_nothing() {
+    let log = Log::new();
+    log.append("audit.log", 0..10);
+    let serving = Serving::start(&[text(&log.folder)]);
+    let asked = |headers: &str| {
+        let mut stream = TcpStream::connect(&serving.address).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    let own = format!("Host: {0}\r\nOrigin: http://{0}\r\n", serving.address);
+    for headers in ["Host: localhost\r\n", "Host: 127.0.0.1\r\n", &own] {
+        assert_eq!(asked(headers), "200", "{headers}");
+    }
+    let page = format!("Host: {}\r\nOrigin: http://evil.example\r\n", serving.address);
+    for headers in ["Host: evil.example\r\n", &page, "Host: localhost\r\nOrigin: null\r\n"] {
+        assert_eq!(asked(headers), "403", "{headers}");
+    }
+}
+
 /// As promtool and a real Prometheus see it, in both formats, packed or not.
 #[test]
 fn prometheus_takes_what_is_exported() {

@@ -21,8 +21,8 @@ pub struct Bursts {
     pub heights: Vec<f64>,
 }
 
-/// What stands apart from the middle of the `stretch` (a day, of days a week) around it. Values one behind the other are
-/// one event, of half a stretch at most.
+/// What stands apart from the middle of the `stretch` (a day, of days a week) around it. Values one behind the other
+/// are one event, of half a stretch at most.
 pub fn bursts(values: &[f64], stretch: usize) -> Bursts {
     let longest = (stretch / 2).max(1);
     let apart: Vec<f64> = (0..values.len()).map(|at| values[at] - middle(values, at, stretch)).collect();

@@ -13,7 +13,7 @@ pub struct Gains {
     pub season: [f64; 2],
     /// How much of what the level does not follow is still there a step later.
     pub rest: f64,
-    /// Whether the trend is that of all that is known, and not of the last straight piece: where steps are how it grows.
+    /// Whether the trend is that of all that is known, and not of the last straight piece: where it grows in steps.
     pub is_long: bool,
     /// How much of the trend is followed: 0 none, 1 all.
     pub drift: f64,

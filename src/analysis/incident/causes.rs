@@ -277,7 +277,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "apiserver-slow" => format!("{} was slow, the others were not", named("one apiserver")),
         "controllers-down" => {
             let what = if candidate.feature("unbound") > 0.0 { "bound no pods" } else { "sent no requests" };
-            format!("{} {what}: it had stopped, or could not connect", named("a controller"))
+            let who = named("a controller");
+            let it = if who.contains(" and ") { "they" } else { "it" };
+            format!("{who} {what}: {it} had stopped, or could not connect")
         }
         "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
         other => other.to_owned(),

@@ -1,7 +1,7 @@
 //! The time that the audit logs of all apiservers have in common.
 //!
-//! Logs are rotated by their size, so that of the busier apiserver goes less far back, and each is copied at a moment of
-//! its own. Where one of them is not there yet, or no longer, the load of its clients seems to come or go.
+//! Logs are rotated by their size, so that of the busier apiserver goes less far back, and each is copied at a moment
+//! of its own. Where one of them is not there yet, or no longer, the load of its clients seems to come or go.
 
 use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row};
 use super::series::RequestSeries;

@@ -52,6 +52,21 @@ pub(super) fn without_uncounted(
     all.into_iter().zip(holes).filter(|(_, is_hole)| !is_hole).map(|(own, _)| own).collect()
 }
 
+/// A silence at the end of a log that is shorter than this may be how it was cut, in µs.
+const TAIL: Micros = 15 * SECOND;
+
+/// Whether it is a short silence at the end of an audit log, and nothing else shows that anything stopped: load that
+/// was measured ends before who measured it.
+pub(super) fn is_tail(own: &Deviation, all: &[Deviation], series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {
+    let log = series.iter().find(|series| series.source == Source::Audit && own.source == Source::Audit);
+    let is_at_end = log.is_some_and(|log| own.span.1 + log.grid.tile > log.grid.span.1);
+    (own.signal.is_stop() || matches!(own.signal, Signal::Away(_)))
+        && is_at_end
+        && own.span.1 - own.span.0 < TAIL
+        && !has_consequence(own, all, series)
+        && !is_away_by_pages(own, series, vitals)
+}
+
 /// Whether all that shows a silence is that a log has no events: no page, no request that failed, waited or was
 /// throttled near it, no restart, and nobody who connects again or moves to another apiserver.
 pub(super) fn is_hole(own: &Deviation, all: &[Deviation], series: &[RequestSeries], vitals: Option<&Vitals>) -> bool {

@@ -48,8 +48,8 @@ pub struct Paged {
 /// rose would fall into the next.
 const NEAR: i64 = 20;
 
-/// How long intervals are: as long as those between most pages of apiservers, and from page to page of the one with most
-/// of them. `None` where there are too few pages.
+/// How long intervals are: as long as those between most pages of apiservers, and from page to page of the one with
+/// most of them. `None` where there are too few pages.
 fn grid(facts: &Facts) -> Option<Grid> {
     let mut lengths = Vec::new();
     let mut most: &[Span] = &[];

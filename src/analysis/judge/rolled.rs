@@ -3,7 +3,7 @@
 use super::refusals::is_refusal;
 use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row, kind_of, outcome};
 use crate::analysis::rollup::Rollup;
-use crate::analysis::traffic::Outcome;
+use crate::analysis::traffic::{OTHER, Outcome};
 use crate::model::cause::Source;
 use crate::model::histogram::midpoint;
 use crate::model::time::SECOND;
@@ -13,6 +13,9 @@ use std::hash::Hash;
 
 /// Intervals that are judged at most, the last ones: of hours five years.
 const MOST_TILES: i64 = 50_000;
+
+/// Callers that are judged one by one at most.
+const MOST_CALLERS: usize = 10_000;
 
 /// Things by number, each once.
 #[derive(Debug)]
@@ -70,6 +73,7 @@ impl<'r> Rolled<'r> {
         let mut keys: Vec<Option<Option<Key>>> = Vec::new();
         let mut own = HashSet::default();
         let subjects = rollup.subjects();
+        let busy = busiest(rollup);
         for row in rollup.traffic() {
             let number = row.key as usize;
             if keys.len() <= number {
@@ -82,7 +86,9 @@ impl<'r> Rolled<'r> {
                     own.insert(kind);
                     return None;
                 }
-                let caller = callers.of([who.user.to_owned(), who.agent.to_owned()]);
+                let is_named = busy.as_ref().is_none_or(|busy| busy.contains(&(who.user, who.agent)));
+                let caller = if is_named { [who.user, who.agent] } else { [OTHER; 2] };
+                let caller = callers.of(caller.map(str::to_owned));
                 let kind = kinds.of(kind);
                 let instance = instances.of(row.instance.to_owned());
                 let (outcome, is_refused) = (outcome(row.code, &kinds.all[kind]), is_refusal(row.code));
@@ -110,6 +116,27 @@ impl<'r> Rolled<'r> {
             own,
         })
     }
+}
+
+/// The callers with most requests, where there are more than [`MOST_CALLERS`]: a client that calls itself something
+/// else each time could otherwise fill the memory.
+fn busiest(rollup: &Rollup) -> Option<HashSet<(&str, &str)>> {
+    let subjects = rollup.subjects();
+    if subjects.len() <= MOST_CALLERS {
+        return None;
+    }
+    let mut requests = vec![0; subjects.len()];
+    rollup.traffic().for_each(|row| requests[row.subject] += row.requests);
+    let mut counts: HashMap<(&str, &str), u64> = HashMap::default();
+    for ((who, _), requests) in subjects.iter().zip(requests) {
+        *counts.entry((who.user, who.agent)).or_default() += requests;
+    }
+    if counts.len() <= MOST_CALLERS {
+        return None;
+    }
+    let mut counts: Vec<((&str, &str), u64)> = counts.into_iter().collect();
+    counts.select_nth_unstable_by(MOST_CALLERS, |a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    Some(counts.into_iter().take(MOST_CALLERS).map(|(who, _)| who).collect())
 }
 
 impl Requests for Rolled<'_> {

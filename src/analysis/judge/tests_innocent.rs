@@ -4,7 +4,7 @@ use super::requests::{Axes, Requests, Row, UNAUTHENTICATED};
 use super::tests::{Cell, GET, LEASES, LIST, Made, Paged, first, found_in, judged, tiles, within};
 use super::{Input, judge};
 use crate::model::cause::Source;
-use crate::model::episode::Grade;
+use crate::model::episode::{Grade, State};
 
 /// One client asks for eight times as many objects as before.
 fn asks_for_more((caller, kind, _): (usize, usize, usize), own: Cell) -> Cell {
@@ -126,4 +126,43 @@ fn times_of_which_nothing_is_known_are_no_outage() {
         |unseen: &[_]| judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &[], unseen }).episodes;
     assert_eq!(judged(&[]).len(), 1);
     assert!(judged(&[(grid.start(30), grid.start(60))]).is_empty());
+}
+
+/// Two apiservers, one of whose logs is of `held` intervals only; a client asks for ten times as many LISTs within
+/// `busy`.
+fn of_unequal_logs(held: std::ops::Range<usize>, busy: std::ops::Range<usize>) -> Made {
+    let mut made = Made::new(90, move |tile, (caller, kind, _), own| {
+        let times = if busy.contains(&tile) && caller == 3 && kind == LIST { 200.0 } else { 1.0 };
+        Cell { count: own.count * times, ..own }
+    });
+    made.rows.retain(|(tile, (.., instance), _)| *instance == 0 || held.contains(tile));
+    made
+}
+
+#[test]
+fn logs_of_unequal_times_are_no_load() {
+    for held in [20..90, 0..70, 15..75] {
+        assert!(judged(&of_unequal_logs(held.clone(), 0..0), None).is_empty(), "{held:?}");
+        let found = judged(&of_unequal_logs(held.clone(), 40..52), None);
+        let spans: Vec<(i64, i64)> = found.iter().map(tiles).collect();
+        assert_eq!(spans, [(40, 52)], "{held:?}");
+        assert_eq!(first(&found[0]), ("client-surge", Some("team:3")), "{held:?}");
+    }
+    // Of less than half of the time that one holds is nothing left to compare: it is judged as it is.
+    assert!(judged(&of_unequal_logs(70..90, 20..32), None).iter().any(|own| tiles(own) == (20, 32)));
+}
+
+#[test]
+fn a_log_that_ends_with_its_apiserver_is_not_cut() {
+    // Of the second apiserver's clients all are answered by the first from interval 60 on.
+    let made = Made::new(90, |tile, (_, _, instance), own| {
+        let times = match (tile >= 60, instance) {
+            (true, 0) => 2.0,
+            (true, _) => 0.0,
+            _ => 1.0,
+        };
+        Cell { count: own.count * times, ..own }
+    });
+    let found = judged(&made, None);
+    assert!(found.iter().any(|own| tiles(own).0 == 60 && own.state == State::Ongoing), "{found:?}");
 }

@@ -6,7 +6,7 @@ use super::common::{Common, common};
 use super::deviations::{MIN_TIMES, deviations};
 use super::episodes::{Draft, episodes, without_recurring, without_slower};
 use super::faults::Faults;
-use super::holes::{are_holes, without_uncounted};
+use super::holes::{are_holes, is_tail, without_uncounted};
 use super::latencies::Latencies;
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
@@ -47,6 +47,8 @@ const SHORT_SPAN_US: Micros = 60 * SECOND;
 const STARTS: Micros = 120 * SECOND;
 /// Where watches begin less than so many times as often as later, nobody starts.
 const CALM_WATCHES: f64 = 1.5;
+/// What ends so soon after what was read began is no episode, in µs.
+const FIRST: Micros = 10 * SECOND;
 /// Requests that come as usual for so long at the begin of what was read show that nothing starts, in µs.
 const LEAD: Micros = 15 * SECOND;
 /// At a start watches begin so many times as often as later.
@@ -175,6 +177,8 @@ fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
         is_stop && input.unseen.iter().any(|gap| near(own.span, *gap, own.slack))
     };
     all.retain(|own| !is_cut(own));
+    let is_tail: Vec<bool> = all.iter().map(|own| is_tail(own, &all, &series, input.vitals)).collect();
+    all = all.into_iter().zip(is_tail).filter(|own| !own.1).map(|own| own.0).collect();
     let is_kept: Vec<bool> = all.iter().map(|own| !is_contradicted(own, &all, &series)).collect();
     all = all.into_iter().zip(is_kept).filter(|own| own.1).map(|own| own.0).collect();
     let mut all = without_uncounted(all, &series, input.vitals);
@@ -382,6 +386,10 @@ fn is_start_up(case: &Case<'_>) -> bool {
     let is_none = |own: &Deviation| matches!(own.signal, Signal::SlowThroughout | Signal::ControllerSilent(_));
     if case.draft.span.0 >= begin + EARLY || case.draft.deviations.iter().any(is_none) {
         return false;
+    }
+    // Of what was going on when the record began nobody knows how it began.
+    if case.draft.span.1 <= begin + FIRST {
+        return true;
     }
     let [before, within] = [&view.before, &view.within].map(|own| own.tiles.watches / own.seconds.max(1.0));
     // Apiservers that had been up for long do not start.

@@ -159,12 +159,14 @@ impl Vitals {
         gaps.find(|gap| (gap.0..=gap.1 + SECOND).contains(&start.at))
     }
 
-    /// The same where nothing is known of some times: that no page is of these is no sign.
+    /// The same where nothing is known of some times: that no page is of these is no sign, nor is what started then.
     pub fn without(mut self, unseen: &[Span]) -> Self {
         let is_known = |own: &Span| unseen.iter().all(|other| own.1 <= other.0 || own.0 >= other.1);
         for course in self.courses.iter_mut().filter(|course| course.vital == Vital::Unreachable) {
             course.points.retain(|point| is_known(&point.span));
         }
+        // Of what started then, nobody saw who noticed.
+        self.starts.retain(|start| unseen.iter().all(|(from, to)| start.at <= *from || start.at >= *to));
         self
     }
 

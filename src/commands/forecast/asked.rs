@@ -23,6 +23,8 @@ const BACK_DAYS: Micros = 1_096 * DAY;
 const MAX_STEPS: i64 = 100_000;
 /// Steps that are looked ahead.
 const AHEAD: i64 = 10_000;
+/// Steps that nobody means, however short the history is.
+const FARTHEST: i64 = 1_000_000;
 
 /// The length of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,10 +197,11 @@ impl ForecastOptions {
     /// is carried further ahead than twice that.
     pub(super) fn options(&self, step: Micros, longest: usize) -> Result<Options, Error> {
         let steps = (self.horizon + step - 1) / step;
-        if steps.min(2 * longest as i64) > AHEAD {
+        if steps.min(2 * longest as i64) > AHEAD || steps > FARTHEST {
             let (horizon, step) = (duration(self.horizon), duration(step));
             return Err(Error::Usage(format!(
-                "--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step or a shorter --horizon"
+                "--horizon {horizon} is more than {AHEAD} steps of {step}; choose a longer --step, or a shorter \
+                 --horizon"
             )));
         }
         let steps = steps.min(AHEAD);

@@ -62,7 +62,7 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
     }
     read.inputs.extend(prometheus(asked, is_on_days, &mut all, context)?);
     if all.is_empty() && read.inputs.iter().all(|input| input.records == 0 && input.skipped == 0) {
-        return Err(Error::Input(format!("{}: no points", of(sources))));
+        return Err(Error::Input(format!("{}: no series here is forecast by default: it has no points", of(sources))));
     }
     if all.is_empty() {
         return Err(Error::Input(format!(
@@ -377,7 +377,8 @@ fn ended(read: &mut Read, asked: &ForecastOptions) {
         read.histories.iter().filter(|history| is_gone(history)).map(|history| history.series.to_string()).collect();
     let Some(first) = gone.first().filter(|_| !asked.with_ended) else { return };
     read.notes.push(format!(
-        "{} ended more than {} before the last point of all ({}) and {} left out, such as {first}; --ended includes them",
+        "{} ended more than {} before the last point of all ({}) and {} left out, such as {first}; --ended includes \
+         them",
         counted(gone.len() as u64, "series"),
         duration(long),
         format(last),

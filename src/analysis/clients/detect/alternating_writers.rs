@@ -65,13 +65,17 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             "turns": row.turns, "turns_per_minute": per_minute, "seconds": span as f64 / SECOND as f64,
             "conflicts": conflicts, "namespace": namespace, "object": object, "subresource": subresource,
         });
+        let (kinds, named) = (quote(&resource(what)), quote(object));
+        let of = if namespace.is_empty() { String::new() } else { format!("-n {} ", quote(namespace)) };
+        let form = "--show-managed-fields -o yaml";
+        // A Role may be called --server=, and what stands behind -- is no flag.
+        let shown = match object.starts_with('-') {
+            true => format!("{of}{form} {kinds} -- {named}"),
+            false => format!("{kinds} {of}{named} {form}"),
+        };
         let remedy = format!(
             "give the object one owner, or use server-side apply with one fieldManager per client and without \
-             --force-conflicts; to see the owner of each field: kubectl get {}{} --show-managed-fields -o yaml; to \
-             see both writers: {}",
-            if namespace.is_empty() { String::new() } else { format!("-n {} ", quote(namespace)) },
-            // As one word: a Role may be called --server=.
-            quote(&format!("{}/{object}", resource(what).split('/').next().unwrap_or_default())),
+             --force-conflicts; to see the owner of each field: kubectl get {shown}; to see both writers: {}",
             series(&[("resource", kind), ("name", object)]),
         );
         // Neither is to blame alone, and a limit would only slow the fight down: no client is named for a fence.

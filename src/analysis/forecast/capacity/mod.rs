@@ -144,7 +144,7 @@ fn move_one(
     moved
 }
 
-/// How likely the limit is reached: before `from` as it is, from then on as lowered; from the first on where it is `None`.
+/// How likely the limit is reached: before `from` as it is, from then on as lowered; `None`: from the first on.
 fn chance(before: &Forecast, lowered: &Forecast, at_once: bool, is_more: bool, from: Option<Micros>) -> Option<f64> {
     if at_once {
         return Some(1.0);

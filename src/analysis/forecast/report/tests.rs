@@ -18,6 +18,7 @@ fn target(series: Series, unit: Unit, limit: Option<f64>, value: impl Fn(f64) ->
         limit,
         limit_from: "given".into(),
         parts: Vec::new(),
+        apart: String::new(),
     }
 }
 

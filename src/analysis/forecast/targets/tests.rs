@@ -245,3 +245,42 @@ fn picks_are_selectors_or_patterns() {
     assert!(!takes(r#"a{c="2"}"#) && !takes(r#"b{c="1"}"#) && !takes("^b") && !takes(r#"a{d="1"}"#));
     assert!(Pick::parse("a(").unwrap_err().to_string().contains("regular expression"));
 }
+
+#[test]
+fn clusters_have_limits_and_names_of_their_own() {
+    let with = |mut own: History, pairs: &[(&str, &str)]| {
+        own.series.labels.extend(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        own
+    };
+    let of = |cluster: &str, used: f64, hard: f64, cpu: f64| {
+        let pairs = [("cluster", cluster), ("instance", "10.0.0.1:8080")];
+        let node = Series::new(ALLOCATABLE, &[("node", "n1"), ("resource", "cpu")]);
+        let request = Series::new(REQUESTS, &[("namespace", "a"), ("resource", "cpu")]);
+        [
+            with(quota("a", "pods", "used", &[used]), &pairs),
+            with(quota("a", "pods", "hard", &[hard]), &pairs),
+            with(history(node, 0, &[cpu]), &pairs[..1]),
+            with(history(request, 0, &[used / 10.0]), &pairs[..1]),
+        ]
+    };
+    let mut all = of("eu", 57.0, 60.0, 8.0).to_vec();
+    all.extend(of("us", 66.0, 100.0, 16.0));
+    let found = targets(all, &Rules::default());
+    let named: Vec<(String, Option<f64>)> =
+        found.iter().map(|target| (crate::analysis::forecast::words::name(target), target.limit)).collect();
+    assert_eq!(
+        named,
+        [
+            ("cluster requests.cpu (cluster=eu)".to_owned(), Some(8.0)),
+            ("cluster requests.cpu (cluster=us)".to_owned(), Some(16.0)),
+            ("a/team pods (cluster=eu)".to_owned(), Some(60.0)),
+            ("a/team pods (cluster=us)".to_owned(), Some(100.0)),
+        ]
+    );
+    // A limit that another scrape shows is that of the only quota of this name.
+    let apart = vec![
+        with(quota("a", "pods", "used", &[5.0]), &[("instance", "x")]),
+        with(quota("a", "pods", "hard", &[9.0]), &[("instance", "y")]),
+    ];
+    assert_eq!(targets(apart, &Rules::default())[0].limit, Some(9.0));
+}
