@@ -716,6 +716,7 @@ fn web_pages_from_elsewhere_get_nothing() {
     let log = Log::new();
     log.append("audit.log", 0..10);
     let serving = Serving::start(&[text(&log.folder)]);
+    serving.wait_ready();
     let asked = |headers: &str| {
         let mut stream = TcpStream::connect(&serving.address).unwrap();
         write!(stream, "GET /metrics HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").unwrap();

@@ -53,7 +53,7 @@ pub(super) fn without_uncounted(
 }
 
 /// A silence at the end of a log that is shorter than this may be how it was cut, in µs.
-const TAIL: Micros = 15 * SECOND;
+const TAIL: Micros = 20 * SECOND;
 
 /// Whether it is a short silence at the end of an audit log, and nothing else shows that anything stopped: load that
 /// was measured ends before who measured it.
