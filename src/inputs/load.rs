@@ -92,6 +92,8 @@ pub(crate) struct Load {
     pub(crate) intervals: (usize, Micros),
     /// Bursts that recur, which are no episodes.
     pub(crate) recurring: usize,
+    /// The time that the logs of all apiservers have in common, where only that was judged.
+    pub(crate) common: Option<Span>,
     /// Times between those of the bundles.
     pub(crate) unseen: Vec<Span>,
     /// Which episode is the heaviest.
@@ -190,6 +192,14 @@ impl Load {
         let times: Vec<String> =
             self.unseen.iter().map(|(from, to)| format!("{} to {}", time::second(*from), time::second(*to))).collect();
         (!times.is_empty()).then(|| format!("No bundle is of {} UTC: nothing is known of that time.", times.join(", ")))
+    }
+
+    /// What must be known where logs are of different times.
+    pub(crate) fn uneven(&self) -> Option<String> {
+        self.common.map(|(from, to)| {
+            let (from, to) = (time::second(from), time::second(to));
+            format!("The audit logs are of different times: judged is what all of them cover, {from} to {to} UTC.")
+        })
     }
 
     /// What must be known of numbers that are those of several clusters together; `None` of one.
@@ -334,6 +344,7 @@ impl Load {
             _ => None,
         };
         self.recurring = judged.recurring;
+        self.common = judged.common;
         self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);
         let intervals = judged.series.iter().map(|own| (own.tiles.len(), own.grid.tile));
         self.intervals = intervals.max_by_key(|own| own.0).unwrap_or_default();

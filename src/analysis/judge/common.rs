@@ -8,7 +8,7 @@ use super::series::RequestSeries;
 use super::stops::{GOES_ON, is_taken_over, part_of_usual, reconnect};
 use super::vitals::Vitals;
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, Span};
 
 /// Requests that are missing of an apiserver at least: by fewer nobody is misled.
 const MIN_MISSING: f64 = 20.0;
@@ -26,12 +26,20 @@ pub(super) struct Common<'r> {
     before: usize,
 }
 
-/// `None` where all logs begin and end alike, an apiserver began or ended with its log, or the time in common is less
-/// than half of all.
+impl Common<'_> {
+    /// The time.
+    pub(super) fn span(&self) -> Span {
+        self.axes.grid.span
+    }
+}
+
+/// `None` where all logs begin and end alike, an apiserver began or ended with its log, the time in common is less than
+/// half of all, or somebody named a time that is not in it.
 pub(super) fn common<'r>(
     requests: &'r dyn Requests,
     series: &RequestSeries,
     vitals: Option<&Vitals>,
+    given: &[Span],
 ) -> Option<Common<'r>> {
     if requests.source() != Source::Audit || series.by_instance.len() < 2 {
         return None;
@@ -42,7 +50,8 @@ pub(super) fn common<'r>(
     let from = edges.iter().map(|own| own.0).max()?;
     let to = edges.iter().map(|own| own.1).min()?;
     let span = (grid.start(from).max(grid.span.0), grid.start(to).min(grid.span.1));
-    if span == grid.span || 2 * (span.1 - span.0) < grid.span.1 - grid.span.0 {
+    let is_in = |own: &Span| own.0 >= span.0 && own.1 <= span.1;
+    if span == grid.span || 2 * (span.1 - span.0) < grid.span.1 - grid.span.0 || !given.iter().all(is_in) {
         return None;
     }
     let own = Grid { span, ..grid };

@@ -148,6 +148,12 @@ fn logs_of_unequal_times_are_no_load() {
         assert_eq!(spans, [(40, 52)], "{held:?}");
         assert_eq!(first(&found[0]), ("client-surge", Some("team:3")), "{held:?}");
     }
+    // Whoever names another time sees that.
+    let made = of_unequal_logs(20..90, 0..0);
+    let given = |from: usize, to: usize| [(made.axes.grid.start(from), made.axes.grid.start(to))];
+    let named = |given: &[_]| judge(&Input { requests: &[&made], vitals: None, operations: &[], given, unseen: &[] });
+    assert_eq!((named(&given(0, 10)).common, named(&given(0, 10)).episodes[0].from), (None, given(0, 10)[0].0));
+    assert_eq!(named(&given(40, 50)).common, Some((made.axes.grid.start(20), made.axes.grid.span.1)));
     // Of less than half of the time that one holds is nothing left to compare: it is judged as it is.
     assert!(judged(&of_unequal_logs(70..90, 20..32), None).iter().any(|own| tiles(own) == (20, 32)));
 }

@@ -119,6 +119,8 @@ pub struct Judged {
     pub series: Vec<RequestSeries>,
     /// Bursts that recur, which are no episodes.
     pub recurring: usize,
+    /// The time that the logs of all apiservers have in common, where others than these were not read.
+    pub common: Option<Span>,
 }
 
 impl Episode {
@@ -141,8 +143,12 @@ impl Episode {
 /// Judges.
 pub fn judge(input: &Input<'_>) -> Judged {
     let mut series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
-    let cut: Vec<Option<Common<'_>>> =
-        input.requests.iter().zip(&series).map(|(own, series)| common(*own, series, input.vitals)).collect();
+    let cut: Vec<Option<Common<'_>>> = input
+        .requests
+        .iter()
+        .zip(&series)
+        .map(|(own, series)| common(*own, series, input.vitals, input.given))
+        .collect();
     let requests: Vec<&dyn Requests> = input
         .requests
         .iter()
@@ -154,7 +160,8 @@ pub fn judge(input: &Input<'_>) -> Judged {
             *series = RequestSeries::new(cut);
         }
     }
-    judge_series(&Input { requests: &requests, ..*input }, series)
+    let common = cut.iter().flatten().map(Common::span).next();
+    Judged { common, ..judge_series(&Input { requests: &requests, ..*input }, series) }
 }
 
 fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
@@ -206,7 +213,7 @@ fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
         let drafts: Vec<Draft> = input.given.iter().map(|span| named(*span, &found, &all)).collect();
         judged(input, &series, &operations, &drafts, Some(&found))
     };
-    Judged { episodes, series, recurring }
+    Judged { episodes, series, recurring, common: None }
 }
 
 /// A time but for those at its ends of which nothing is known.

@@ -285,6 +285,7 @@ fn incident(
     }
     summary.extend(load.several_clusters());
     summary.extend(load.unrecorded());
+    summary.extend(load.uneven());
     let cluster = load.clusters.join(", ");
     let title = question.title.clone().unwrap_or_else(|| match (&verdict, cluster.as_str()) {
         (Verdict::Incident(_), "") => "Incident report".to_owned(),
