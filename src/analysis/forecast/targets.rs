@@ -257,9 +257,12 @@ pub fn unit(series: &Series) -> Unit {
 /// The label by which Prometheus and its like distinguish clusters.
 const CLUSTER: &str = "cluster";
 
+/// Labels of a limit but for what distinguishes it from what it limits, and the limit.
+type Labelled = (BTreeMap<String, String>, f64);
+
 /// Limits of one kind, by what they are limits of.
 #[derive(Debug, Default)]
-struct Paired(HashMap<Vec<String>, Vec<(BTreeMap<String, String>, f64)>>);
+struct Paired(HashMap<Vec<String>, Vec<Labelled>>);
 
 impl Paired {
     /// What distinguishes a limit from what it limits.
