@@ -47,6 +47,11 @@ impl Content {
         matches!(self, Self::AuditLines | Self::AuditDocument | Self::Blank)
     }
 
+    /// Whether nothing of what it holds can be seen: there is nothing, or it is cut off before.
+    pub fn is_nothing(self) -> bool {
+        matches!(self, Self::Empty | Self::CUT)
+    }
+
     /// What it looks like, for messages.
     pub fn in_words(self) -> &'static str {
         match self {

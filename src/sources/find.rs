@@ -90,10 +90,10 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
             let Belonging { cluster, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
             paged.insert((cluster, instance));
         }
-        if !wanted.wants(content) || content == Content::Empty && from_folder {
+        if !wanted.wants(content) || content.is_nothing() && from_folder {
             let looks = content.in_words();
             let error = SourceError::NotWanted { path: source.path.clone(), looks, wanted };
-            if content == Content::Empty && from_folder {
+            if content.is_nothing() && from_folder {
                 let Belonging { cluster, family, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
                 empty.push((cluster, instance, family));
             }

@@ -29,7 +29,8 @@ impl Wanted {
             Content::Dump => self == Self::Dumps,
             Content::Database => self == Self::Databases,
             // An empty log is a log without events; a page is never empty.
-            Content::Empty => matches!(self, Self::Logs | Self::Both),
+            // Of a log that is cut off so early whoever reads it says where.
+            Content::Empty | Content::CUT => matches!(self, Self::Logs | Self::Both),
             Content::Profile | Content::Archive(_) | Content::Other(_) => false,
         }
     }

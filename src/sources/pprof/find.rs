@@ -55,8 +55,7 @@ pub fn find(arguments: &[String]) -> ProfileDiscovery {
                 }
             };
             // Of a file that was named and is no text, the reader can say better what is wrong with it.
-            let cut_off =
-                source.content == Content::CUT || source.content == Content::Empty && source.packing != Packing::None;
+            let cut_off = source.content.is_nothing() && source.packing != Packing::None;
             let is_one =
                 source.content == Content::Profile || !from_folder && (source.content == Content::BINARY || cut_off);
             if !is_one {
