@@ -252,7 +252,7 @@ impl Metrics {
         };
         let grid = self.axes.grid;
         for number in grid.number(from)..=grid.number(to - 1) {
-            let start = number * grid.tile + grid.phase;
+            let start = grid.begin(number);
             let Some(place) = grid.place(start).or_else(|| grid.place(from)) else {
                 continue;
             };

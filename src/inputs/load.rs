@@ -345,9 +345,9 @@ impl Load {
         };
         self.recurring = judged.recurring;
         self.common = judged.common;
-        self.is_short = judged.series.iter().all(|own| own.tiles.len() < MIN_INTERVALS);
         let intervals = judged.series.iter().map(|own| (own.tiles.len(), own.grid.tile));
         self.intervals = intervals.max_by_key(|own| own.0).unwrap_or_default();
+        self.is_short = self.intervals.0 < MIN_INTERVALS;
         let all = judged.episodes.iter().enumerate();
         self.heaviest = all.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
         let mut ids = Vec::new();

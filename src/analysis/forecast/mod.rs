@@ -27,6 +27,7 @@ use crate::model::units::{counted, duration};
 use backtest::{Plan, SeriesContext};
 use pieces::Piece;
 use reach::Beside;
+use sawtooth::Teeth;
 use spread::Spread;
 
 /// What is asked for.
@@ -86,13 +87,13 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
         forecast.note = too_few();
         return forecast;
     }
-    // Scaled, so that squares of the largest numbers are still numbers.
     let per_day = usize::try_from(DAY / grid.step).unwrap_or(1).max(1);
     let first = grid.values.iter().position(|value| value.is_finite()).unwrap_or(0);
     let taught = |(at, value): (usize, &f64)| if is_event(grid, first + at, options) { f64::NAN } else { *value };
     let mut values: Vec<f64> = grid.values[first..].iter().enumerate().map(taught).collect();
     let bursts = bursts::bursts(&values, stretch(per_day));
     bursts.places.iter().for_each(|at| values[*at] = f64::NAN);
+    // Scaled, so that squares of the largest numbers are still numbers.
     let largest = values.iter().filter(|value| value.is_finite()).fold(0.0f64, |most, value| most.max(value.abs()));
     if largest > LARGEST {
         forecast.note = "its values are too large".to_owned();
@@ -107,7 +108,8 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
     if steps < options.steps {
         notes.push(format!("its history is too short to forecast further than {}", duration(forecast.ahead)));
     }
-    if known_days(grid) < DAYS {
+    let is_young = known_days(grid) < DAYS;
+    if is_young {
         notes.push(format!("a trend requires at least {DAYS} days"));
     }
     let is_near = |at: &usize| grid.step * (last - at) as i64 <= RECENT * DAY;
@@ -156,7 +158,6 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
         notes.push(format!("{} far from all others left out of the fit", counted(bursts.places.len() as u64, "value")));
     }
     forecast.note = notes.join("; ");
-    let is_young = known_days(grid) < DAYS;
     forecast.verdict = match (limit, at_limit) {
         (None, _) => Verdict::NoLimit,
         (_, true) => Verdict::AtLimit,
@@ -218,11 +219,11 @@ struct Seen {
 }
 
 impl Seen {
-    /// Growth and dates in shorter steps, of which one of its own has so many.
-    fn in_steps(mut self, of: usize) -> Self {
+    /// Growth and dates in shorter steps, of which one of its own has so many, and all of the horizon `steps`.
+    fn in_steps(mut self, of: usize, steps: usize) -> Self {
         self.growth /= of as f64;
         if let Some(reach) = &mut self.reach {
-            reach.leads = reach.leads.map(|lead| lead.map(|lead| lead * of + of / 2));
+            reach.leads = reach.leads.map(|lead| lead.map(|lead| (lead * of + of / 2).min(steps - 1)));
         }
         self
     }
@@ -273,10 +274,11 @@ impl Scaled {
             .map_or(0.0, |piece| piece.slope_error * drift / self.per_day as f64);
         let spread = Spread::new(&errors, plan.steps, stretch(self.per_day), n - plan.origins[0], slope_error);
         let teeth = sawtooth::teeth(&self.values);
+        let is_sawtooth = teeth.is_some();
         // Of a sawtooth the line over its peaks says when a limit is reached, and how fast it grows.
-        let over = teeth.as_ref().and_then(|teeth| {
-            let beside = Beside { below: teeth.below.clone(), starts: teeth.alike.clone(), ..beside.clone() };
-            self.over(teeth.line.clone(), 1).forecast(seasons, limit, &beside)
+        let over_teeth = teeth.and_then(|Teeth { line, below, alike }| {
+            let beside = Beside { below, starts: alike, ..beside.clone() };
+            self.over(line, 1).forecast(seasons, limit, &beside)
         });
         let leading = best.models.first()?;
         let longest = periods[..leading.seasons].iter().copied().max().unwrap_or(1).min(self.steps / 2).max(1);
@@ -286,14 +288,14 @@ impl Scaled {
         } else {
             0.0
         };
-        let peaks =
-            if self.is_over || over.is_some() { None } else { peaks::leading(&self.values, self.per_day, growth) };
-        let is_led_by_peaks = peaks.is_some();
-        let over = over.or_else(|| {
+        let peaks = (!self.is_over && over_teeth.is_none()).then(|| peaks::leading(&self.values, self.per_day, growth));
+        let over_peaks = peaks.flatten().and_then(|peaks| {
             let beside = Beside { known: self.values.len() / (WEEK * self.per_day), ..beside.clone() };
-            let found = self.over(peaks?, self.per_day).forecast(&Some(Vec::new()), limit, &beside)?;
-            Some(found.in_steps(self.per_day))
+            let found = self.over(peaks, self.per_day).forecast(&Some(Vec::new()), limit, &beside)?;
+            Some(found.in_steps(self.per_day, self.steps))
         });
+        let is_led_by_peaks = over_peaks.is_some();
+        let over = over_teeth.or(over_peaks);
         let reach = limit.and_then(|limit| match &over {
             Some(over) => over.reach,
             None => {
@@ -316,10 +318,10 @@ impl Scaled {
             model: name(leading),
             seasons: periods[..leading.seasons].iter().copied().filter(|period| *period > 1).collect(),
             // Of a sawtooth they would be its teeth.
-            changes: if teeth.is_some() { Vec::new() } else { jumps },
+            changes: if is_sawtooth { Vec::new() } else { jumps },
             backtest: self.tested(&errors, &plan, periods[0]),
             reach,
-            is_sawtooth: teeth.is_some(),
+            is_sawtooth,
             is_led_by_peaks,
         })
     }

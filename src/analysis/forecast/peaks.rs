@@ -16,9 +16,8 @@ const SURE: f64 = 3.0;
 /// than `growth` a step, and than what is lowest in each; else `None`.
 pub fn leading(values: &[f64], per_day: usize, growth: f64) -> Option<Vec<f64>> {
     // Days are counted from the end: the last one is whole.
-    let days: Vec<f64> = values.rchunks(per_day).map(highest).collect();
-    let mut weeks: Vec<f64> = days.chunks_exact(WEEK).map(highest).collect();
-    weeks.reverse();
+    let days: Vec<f64> = values.rchunks(per_day).rev().map(highest).collect();
+    let weeks: Vec<f64> = days.rchunks_exact(WEEK).rev().map(highest).collect();
     if weeks.len() < MIN_WEEKS || weeks.iter().any(|week| week.is_nan()) {
         return None;
     }
@@ -28,8 +27,6 @@ pub fn leading(values: &[f64], per_day: usize, growth: f64) -> Option<Vec<f64>> 
     if slope <= 0.0 || !is_faster || slope - of_lows <= SURE * error.hypot(beside) {
         return None;
     }
-    let mut days = days;
-    days.reverse();
     Some(days.windows(WEEK).map(highest).collect())
 }
 

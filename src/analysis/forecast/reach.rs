@@ -116,7 +116,7 @@ pub fn reach(path: &[f64], spread: &Spread, ceiling: &[f64], limit: f64, beside:
         let mut from = 0;
         let mut left = 0;
         let mut burst = (0, 0.0);
-        let mut tooth = if beside.starts.is_empty() { 0 } else { beside.starts[future % beside.starts.len()] };
+        let mut tooth = beside.starts.get(future % beside.starts.len().max(1)).copied().unwrap_or(0);
         let first = path.iter().zip(&lasting).zip(ceiling).position(|((value, lasting), most)| {
             if left == 0 {
                 from = if stretches > 0 { random.below(stretches) * stretch } else { 0 };

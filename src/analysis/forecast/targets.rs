@@ -420,12 +420,12 @@ pub fn targets(histories: Vec<History>, rules: &Rules) -> Vec<Target> {
     found.retain(|target| rules.wants(target) && !target.grid.values.is_empty());
     found.sort_by(|a, b| a.series.cmp(&b.series));
     found.dedup_by(|a, b| a.series == b.series);
-    tell_apart(&mut found);
+    distinguish(&mut found);
     found
 }
 
 /// Gives targets of one name what distinguishes them: the labels in which they differ.
-fn tell_apart(found: &mut [Target]) {
+fn distinguish(found: &mut [Target]) {
     let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
     found.iter().enumerate().for_each(|(at, target)| alike.entry(title(&target.series)).or_default().push(at));
     for places in alike.into_values().filter(|places| places.len() > 1) {

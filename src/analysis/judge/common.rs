@@ -5,7 +5,7 @@
 
 use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row};
 use super::series::RequestSeries;
-use super::stops::{GOES_ON, is_taken_over, part_of_usual, reconnect};
+use super::stops::{GOES_ON, is_taken_over, others, part_of_usual, reconnect};
 use super::vitals::Vitals;
 use crate::model::cause::Source;
 use crate::model::time::{Micros, SECOND, Span};
@@ -45,10 +45,10 @@ pub(super) fn common<'r>(
         return None;
     }
     let grid = series.grid;
-    let edges: Vec<(usize, usize)> =
-        (0..series.by_instance.len()).filter_map(|instance| edges(series, instance, vitals)).collect();
-    let from = edges.iter().map(|own| own.0).max()?;
-    let to = edges.iter().map(|own| own.1).min()?;
+    let held: Vec<(usize, usize)> =
+        (0..series.by_instance.len()).filter_map(|instance| held(series, instance, vitals)).collect();
+    let from = held.iter().map(|own| own.0).max()?;
+    let to = held.iter().map(|own| own.1).min()?;
     let span = (grid.start(from).max(grid.span.0), grid.start(to).min(grid.span.1));
     let is_in = |own: &Span| own.0 >= span.0 && own.1 <= span.1;
     if span == grid.span || 2 * (span.1 - span.0) < grid.span.1 - grid.span.0 || !given.iter().all(is_in) {
@@ -63,13 +63,13 @@ pub(super) fn common<'r>(
 }
 
 /// The first interval of a log and the one behind its last, as far as it was cut there; else those of all.
-fn edges(series: &RequestSeries, instance: usize, vitals: Option<&Vitals>) -> Option<(usize, usize)> {
+fn held(series: &RequestSeries, instance: usize, vitals: Option<&Vitals>) -> Option<(usize, usize)> {
     let (grid, counts) = (series.grid, &series.by_instance[instance]);
     let first = counts.iter().position(|count| *count > 0.0)?;
     let last = counts.iter().rposition(|count| *count > 0.0)?;
     let usual = series.typical_of(&counts[first..=last]);
     let expected = |from: usize, to: usize| (from..to).map(|at| usual * grid.seconds(at)).sum::<f64>();
-    let others: Vec<f64> = (0..counts.len()).map(|at| series.tiles[at].all().requests - counts[at]).collect();
+    let others = others(series, instance);
     let is_cut = |from: usize, to: usize, edge: Micros| {
         let span = (grid.start(from).max(grid.span.0), grid.start(to).min(grid.span.1));
         let starts = vitals.is_some_and(|vitals| vitals.apiserver_starts((edge - NEAR, edge + NEAR)).next().is_some());

@@ -2,7 +2,7 @@
 //! the same in that log. What follows shows which it was.
 
 use super::series::{RequestSeries, quantile};
-use super::signals::{Deviation, Signal, near, overlap};
+use super::signals::{Deviation, Signal, near, overlap, without};
 use super::stops::{GOES_ON, NEARLY_ALL, is_taken_over, one_stops, part_of_usual, reconnect};
 use super::vitals::{Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
@@ -21,6 +21,8 @@ const MIN_WAITED: f64 = 5.0;
 const ALL_GONE: Micros = 8 * SECOND;
 /// What lies so far from a silence may follow from it, in µs.
 const NEAR: Micros = 10 * SECOND;
+/// A silence at the end of a log that is shorter than this may be how it was cut, in µs.
+const TAIL: Micros = 20 * SECOND;
 
 /// Leaves out silences of an audit log during which pages count requests as before, since the log has a hole, and those
 /// of pages between which apiservers started.
@@ -41,19 +43,14 @@ pub(super) fn without_uncounted(
         }
         _ => part_of_usual(pages, &pages.requests(), own.span) >= Some(GOES_ON),
     };
-    let is_hole = |own: &Deviation| {
+    without(all, |own, all| {
         is_uncounted(own, series, vitals)
-            || is_of_log(own, &all)
+            || is_of_log(own, all)
                 && pages.is_some_and(|pages| go_on(pages, own))
                 && !is_away_by_pages(own, series, vitals)
-                && !has_consequence(own, &all, series)
-    };
-    let holes: Vec<bool> = all.iter().map(is_hole).collect();
-    all.into_iter().zip(holes).filter(|(_, is_hole)| !is_hole).map(|(own, _)| own).collect()
+                && !has_consequence(own, all, series)
+    })
 }
-
-/// A silence at the end of a log that is shorter than this may be how it was cut, in µs.
-const TAIL: Micros = 20 * SECOND;
 
 /// Whether it is a short silence at the end of an audit log, and nothing else shows that anything stopped: load that
 /// was measured ends before who measured it.

@@ -69,7 +69,7 @@ fn grid(facts: &Facts) -> Option<Grid> {
     let tile = (lengths[lengths.len() / 2].max(MIN_TILE) + SECOND / 2) / SECOND * SECOND;
     let phase = phase(most, tile);
     let grid = Grid { tile, phase, span: (from, to) };
-    Some(Grid { span: (near(grid, from), near(grid, to)), ..grid })
+    Some(Grid { span: near(grid, grid.span), ..grid })
 }
 
 /// Where most intervals end, below their length.
@@ -88,10 +88,13 @@ fn phase(intervals: &[Span], tile: Micros) -> Micros {
     (usual + apart.get(apart.len() / 2).copied().unwrap_or(0)).rem_euclid(tile)
 }
 
-/// The end of an interval that a moment is near to; else the moment.
-fn near(grid: Grid, at: Micros) -> Micros {
-    let end = grid.number(at + grid.tile / 2) * grid.tile + grid.phase;
-    if (at - end).abs() <= grid.tile / NEAR { end } else { at }
+/// The time between two pages, each taken to be at the end of an interval that it is near to.
+fn near(grid: Grid, (from, to): Span) -> Span {
+    let near = |at: Micros| {
+        let end = grid.begin(grid.number(at + grid.tile / 2));
+        if (at - end).abs() <= grid.tile / NEAR { end } else { at }
+    };
+    (near(from), near(to))
 }
 
 /// Whether an apiserver starts in an interval: what it then asks itself, and is slow at, is nobody's load. Only of one
@@ -129,9 +132,7 @@ impl Paged {
             for (interval, difference) in &fact.course {
                 if let Some(span) = own.intervals.get(*interval as usize) {
                     let tiles = &mut tiles[usize::from(is_starting(own, *span))];
-                    grid.spread((near(grid, span.0), near(grid, span.1)), *difference, |tile, part| {
-                        *tiles.entry(tile).or_default() += part
-                    });
+                    grid.spread(near(grid, *span), *difference, |tile, part| *tiles.entry(tile).or_default() += part);
                 }
             }
             let (outcome, is_refused) = (outcome(code, &kind), is_refusal(code));
@@ -154,7 +155,7 @@ impl Paged {
             let intervals: Vec<(Micros, Micros)> = own
                 .intervals
                 .iter()
-                .map(|span| if is_starting(own, *span) { (0, 0) } else { (near(grid, span.0), near(grid, span.1)) })
+                .map(|span| if is_starting(own, *span) { (0, 0) } else { near(grid, *span) })
                 .collect();
             series.push(Series {
                 kind: kinds.of(kind),

@@ -52,6 +52,11 @@ impl Grid {
         (at - self.phase).div_euclid(self.tile)
     }
 
+    /// When the interval of this number since 1970 begins.
+    pub fn begin(self, number: i64) -> Micros {
+        number * self.tile + self.phase
+    }
+
     /// How many intervals there are, those at the ends in part covered.
     pub fn len(self) -> usize {
         let last = self.number((self.span.1 - 1).max(self.span.0));
@@ -76,7 +81,7 @@ impl Grid {
 
     /// When an interval begins.
     pub fn start(self, at: usize) -> Micros {
-        (self.first() + at as i64) * self.tile + self.phase
+        self.begin(self.first() + at as i64)
     }
 
     /// What rose between two moments, spread evenly over the time between them: `take` is given each interval and its
@@ -86,7 +91,7 @@ impl Grid {
             return;
         }
         for number in self.number(from)..=self.number(to - 1) {
-            let start = number * self.tile + self.phase;
+            let start = self.begin(number);
             let part = (start + self.tile).min(to) - start.max(from);
             if let Some(place) = self.place(start) {
                 take(place, increase * part as f64 / (to - from) as f64);

@@ -167,6 +167,12 @@ pub(super) fn overlap(a: Span, b: Span) -> Micros {
     (a.1.min(b.1) - a.0.max(b.0)).max(0)
 }
 
+/// Those of all that are not out; whether one is may depend on the others.
+pub(super) fn without(all: Vec<Deviation>, is_out: impl Fn(&Deviation, &[Deviation]) -> bool) -> Vec<Deviation> {
+    let out: Vec<bool> = all.iter().map(|own| is_out(own, &all)).collect();
+    all.into_iter().zip(out).filter(|(_, is_out)| !is_out).map(|(own, _)| own).collect()
+}
+
 /// Whether two times lie no further apart than `by`, in µs.
 pub(super) fn near(a: Span, b: Span, by: Micros) -> bool {
     a.0 <= b.1 + by && b.0 <= a.1 + by

@@ -244,7 +244,7 @@ fn go_on(series: &RequestSeries, all: &[Vec<Sparse>], silent: &[usize]) -> bool 
 }
 
 /// Requests to all apiservers but one.
-fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
+pub(super) fn others(series: &RequestSeries, instance: usize) -> Vec<f64> {
     let mut others = vec![0.0; series.tiles.len()];
     for (_, counts) in series.by_instance.iter().enumerate().filter(|(place, _)| *place != instance) {
         others.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);

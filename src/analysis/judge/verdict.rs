@@ -11,7 +11,7 @@ use super::latencies::Latencies;
 use super::profile::{Profile, Tiles, like_before, profiles};
 use super::requests::{Class, Kind, Requests};
 use super::series::{ClassImpact, NOTICED_BY_S, NOTICED_TIMES, RequestSeries};
-use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences, near};
+use super::signals::{Deviation, FELT, MIN_BAD, Signal, are_silences, near, without};
 use super::stops::{GOES_ON, part_of_usual};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
@@ -142,7 +142,7 @@ impl Episode {
 
 /// Judges.
 pub fn judge(input: &Input<'_>) -> Judged {
-    let mut series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
+    let series: Vec<RequestSeries> = input.requests.iter().map(|own| RequestSeries::new(*own)).collect();
     let cut: Vec<Option<Common<'_>>> = input
         .requests
         .iter()
@@ -155,19 +155,20 @@ pub fn judge(input: &Input<'_>) -> Judged {
         .zip(&cut)
         .map(|(own, cut)| cut.as_ref().map_or(*own, |cut| cut as &dyn Requests))
         .collect();
-    for (series, cut) in series.iter_mut().zip(&cut) {
-        if let Some(cut) = cut {
-            *series = RequestSeries::new(cut);
-        }
-    }
-    let common = cut.iter().flatten().map(Common::span).next();
-    Judged { common, ..judge_series(&Input { requests: &requests, ..*input }, series) }
+    let of_cut = |(whole, cut): (RequestSeries, &Option<Common<'_>>)| match cut {
+        Some(cut) => RequestSeries::new(cut),
+        None => whole,
+    };
+    let mut series: Vec<RequestSeries> = series.into_iter().zip(&cut).map(of_cut).collect();
+    series.iter_mut().for_each(|own| own.unseen = input.unseen.to_vec());
+    let (episodes, recurring) = judge_series(&Input { requests: &requests, ..*input }, &series);
+    Judged { episodes, series, recurring, common: cut.iter().flatten().map(Common::span).next() }
 }
 
-fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
-    series.iter_mut().for_each(|own| own.unseen = input.unseen.to_vec());
+/// The episodes of these series, and how many bursts recur.
+fn judge_series(input: &Input<'_>, series: &[RequestSeries]) -> (Vec<Episode>, usize) {
     let mut all: Vec<Deviation> = Vec::new();
-    for own in &series {
+    for own in series {
         let found = deviations(own);
         // The finer source says when; the other adds what that one can't see.
         let is_new = |new: &Deviation| {
@@ -184,15 +185,13 @@ fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
         is_stop && input.unseen.iter().any(|gap| near(own.span, *gap, own.slack))
     };
     all.retain(|own| !is_cut(own));
-    let is_tail: Vec<bool> = all.iter().map(|own| is_tail(own, &all, &series, input.vitals)).collect();
-    all = all.into_iter().zip(is_tail).filter(|own| !own.1).map(|own| own.0).collect();
-    let is_kept: Vec<bool> = all.iter().map(|own| !is_contradicted(own, &all, &series)).collect();
-    all = all.into_iter().zip(is_kept).filter(|own| own.1).map(|own| own.0).collect();
-    let mut all = without_uncounted(all, &series, input.vitals);
+    all = without(all, |own, all| is_tail(own, all, series, input.vitals));
+    all = without(all, |own, all| is_contradicted(own, all, series));
+    let mut all = without_uncounted(all, series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
     let record = series.iter().fold(None, |all, own| together(all, Some(own.grid.span))).unwrap_or_default();
-    let mut found = episodes(all.clone(), &series, input.vitals);
+    let mut found = episodes(all.clone(), series, input.vitals);
     found.iter_mut().for_each(|own| own.span = known_part(own.span, input.unseen));
     let alike = found.len();
     let of_store = |span: Span| -> f64 {
@@ -206,14 +205,14 @@ fn judge_series(input: &Input<'_>, mut series: Vec<RequestSeries>) -> Judged {
     };
     let drafts = without_recurring(found, record, of_store);
     let recurring = alike - drafts.len();
-    let found = judged(input, &series, &operations, &drafts, None);
+    let found = judged(input, series, &operations, &drafts, None);
     let episodes = if input.given.is_empty() {
         found
     } else {
         let drafts: Vec<Draft> = input.given.iter().map(|span| named(*span, &found, &all)).collect();
-        judged(input, &series, &operations, &drafts, Some(&found))
+        judged(input, series, &operations, &drafts, Some(&found))
     };
-    Judged { episodes, series, recurring, common: None }
+    (episodes, recurring)
 }
 
 /// A time but for those at its ends of which nothing is known.

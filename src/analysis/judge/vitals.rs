@@ -166,7 +166,7 @@ impl Vitals {
             course.points.retain(|point| is_known(&point.span));
         }
         // Of what started then, nobody saw who noticed.
-        self.starts.retain(|start| unseen.iter().all(|(from, to)| start.at <= *from || start.at >= *to));
+        self.starts.retain(|start| is_known(&(start.at, start.at)));
         self
     }
 

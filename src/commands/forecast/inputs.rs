@@ -26,6 +26,13 @@ pub(super) struct Read {
     pub(super) notes: Vec<String>,
 }
 
+impl Read {
+    /// Intervals of the longest history.
+    pub(super) fn longest(&self) -> usize {
+        self.histories.iter().map(|history| history.grid.values.len()).max().unwrap_or_default()
+    }
+}
+
 /// Days of points from which on hours are as good as days: four weeks.
 const MIN_DAYS: i32 = 28;
 /// Days that a Prometheus is asked for where days are wanted.
@@ -61,14 +68,10 @@ pub(super) fn read(sources: &[String], asked: &ForecastOptions, context: &mut Co
         read.inputs.push(file(source, asked, &mut all, context)?);
     }
     read.inputs.extend(prometheus(asked, is_on_days, &mut all, context)?);
-    if all.is_empty() && read.inputs.iter().all(|input| input.records == 0 && input.skipped == 0) {
-        return Err(Error::Input(format!("{}: no series here is forecast by default: it has no points", of(sources))));
-    }
     if all.is_empty() {
-        return Err(Error::Input(format!(
-            "{}: no series here is forecast by default; --select and --limit add others",
-            of(sources)
-        )));
+        let has_none = read.inputs.iter().all(|input| input.records == 0 && input.skipped == 0);
+        let why = if has_none { ": it has no points" } else { "; --select and --limit add others" };
+        return Err(Error::Input(format!("{}: no series here is forecast by default{why}", of(sources))));
     }
     let is_sparse = asked.step == Step::Auto && !is_on_days && !all.is_dense();
     if is_sparse {

@@ -206,12 +206,11 @@ fn make_report(
 ) -> Result<Report, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
     let read = inputs::read(&question.sources, &asked, context)?;
-    let longest = read.histories.iter().map(|history| history.grid.values.len()).max().unwrap_or_default();
-    if longest == 0 {
+    if read.longest() == 0 {
         let step = duration(read.step);
         return Err(Error::Input(format!("the history is shorter than a step of {step}; choose a shorter --step")));
     }
-    let options = asked.options(read.step, longest)?;
+    let options = asked.options(read.step, read.longest())?;
     let plan = asked.plan.clone();
     if !plan.is_empty() {
         one_cluster(&read.histories)?;
@@ -300,8 +299,7 @@ pub(super) fn limits(
 ) -> Result<Option<Vec<(String, Reached)>>, Error> {
     let asked = ForecastOptions::new(question, context.io.now)?;
     let read = inputs::read(&question.sources, &asked, context)?;
-    let longest = read.histories.iter().map(|history| history.grid.values.len()).max().unwrap_or_default();
-    let options = asked.options(read.step, longest)?;
+    let options = asked.options(read.step, read.longest())?;
     let targets = targets(read.histories, &asked.rules);
     let forecasts = forecast_all(&targets, &options, false, context);
     Ok(report::limits(&targets, &forecasts, question.horizon))
