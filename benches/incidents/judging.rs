@@ -119,7 +119,7 @@ fn own(requests: &[&dyn Requests], ready: &Ready, input: Input) -> Vec<Found> {
     let of_logs = case.operations.iter().filter(|own| input != Input::Metrics && own.0 < case.span);
     let operations: Vec<Operation> = of_logs.map(operation).collect();
     let vitals = matches!(input, Input::Metrics | Input::All).then_some(&ready.metrics.vitals);
-    let judged = judge::judge(&judge::Input { requests, vitals, operations: &operations, given: &[], unseen: &[] });
+    let judged = judge::judge(&judge::Input { requests, vitals, operations: &operations, given: &[] });
     let found = |own: judge::Episode| Found {
         from: own.from,
         to: own.to,

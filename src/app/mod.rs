@@ -68,7 +68,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
             let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
             // Nothing can be done about a closed terminal.
             let _ = write!(out, "{}", error.render());
-            if let Some(hint) = subcommand_hint(&parser, &words, &error) {
+            let hint = subcommand_hint(&parser, &words, &error).or_else(|| variable_hint(&parser, &words, &error));
+            if let Some(hint) = hint {
                 let _ = writeln!(out, "\n{hint}");
             }
             let _ = out.flush();
@@ -89,6 +90,25 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     let result = result.and_then(|()| Ok(context.io.out.flush()?));
     let result = result.and_then(|()| context.verdict());
     finish(result, io)
+}
+
+/// Which variable a flag's value is of, where that can't be read and the flag was not given.
+fn variable_hint(parser: &clap::Command, words: &[OsString], error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    fn variable(command: &clap::Command, flag: &str) -> Option<String> {
+        let own = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).and_then(clap::Arg::get_env);
+        let below = || command.get_subcommands().find_map(|command| variable(command, flag));
+        own.map(|name| name.to_string_lossy().into_owned()).or_else(below)
+    }
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = arg.strip_prefix("--")?.split([' ', '=']).next()?;
+    let is_given = |word: &OsString| word.to_string_lossy().starts_with(&format!("--{flag}"));
+    let short = |word: &OsString| flag == "output" && word.to_string_lossy().starts_with("-o");
+    if words.iter().any(|word| is_given(word) || short(word)) {
+        return None;
+    }
+    let name = variable(parser, flag)?;
+    std::env::var_os(&name).map(|_| format!("The value is that of the environment variable {name}."))
 }
 
 /// What to do where a path stands in place of a subcommand.

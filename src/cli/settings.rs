@@ -60,6 +60,9 @@ const CACHE_SIZE: u64 = 2_000_000_000;
 /// Bytes of a log whose roll-up is kept.
 const CACHE_FROM: u64 = 256_000_000;
 
+/// Threads at most: more than any machine has a use for.
+const MAX_THREADS: usize = 1_024;
+
 /// What the config file says of the terminal UI.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -174,8 +177,8 @@ impl Settings {
             None => for_people.then_some(TOP),
         };
         let threads = flags.threads.or(config.threads).unwrap_or(io.cores);
-        if threads == 0 {
-            return Err(Error::Usage("--threads must be at least 1".to_owned()));
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(Error::Usage(format!("--threads {threads}: write a number from 1 to {MAX_THREADS}")));
         }
         let cache = cache(flags, &config, io)?;
         Ok(Self {

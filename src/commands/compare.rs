@@ -13,7 +13,7 @@ use crate::cli::{Context, Error, FailOn, parse_tenfold_share, parse_time};
 use crate::inputs::etcd::compared;
 use crate::inputs::rollup::{self, Covered};
 use crate::inputs::selection::Selection;
-use crate::inputs::{load, pages, profiles};
+use crate::inputs::{episodes, pages, profiles};
 use crate::model::episode::Episode;
 use crate::model::input::InputReport;
 use crate::model::question;
@@ -180,7 +180,7 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
 
 /// The baseline and the time of an episode of a source.
 fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[WindowBounds; 2], Error> {
-    let episodes = load::episodes(&[source.to_owned()], (None, None), context)?.episodes;
+    let episodes = episodes::episodes(&[source.to_owned()], (None, None), context)?.episodes;
     let is_it = |own: &&Episode| wanted == HEAVIEST || own.id == wanted;
     let Some(own) = episodes.iter().find(is_it) else {
         return Err(Error::Usage(if episodes.is_empty() {

@@ -92,7 +92,7 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
             Some(rollup::observe::<Watcher>(std::mem::take(&mut found.streams), selection, context)?)
         }
     };
-    objects(question, &mut gathered, context)?;
+    let too_early = objects(question, &mut gathered, context)?;
     pages::keep(&mut found.pages, since, until);
     found.pages.iter_mut().for_each(name);
     let (facts, pages) = pages::facts(std::mem::take(&mut found.pages), Retention::Controllers, context)?;
@@ -109,6 +109,12 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
         }
         gathered.leases = Some(together(Arc::unwrap_or_clone(seen)));
         gathered.inputs.extend(outcome.inputs);
+    }
+    if let Some(why) = too_early {
+        if gathered.facts.instances.iter().all(|own| own.pages == 0) && gathered.logged.is_none() {
+            return Err(Error::Usage(why));
+        }
+        context.lost(why)?;
     }
     if gathered.facts.instances.is_empty() && gathered.leases.is_none() && gathered.classes.is_none() {
         return Err(Error::Input(format!("{}: no metrics page, audit log or pods", question.sources.join(", "))));
@@ -148,8 +154,13 @@ fn name(folder: &mut PageFolder) {
     }
 }
 
-/// Reads pods: of the last capture that has any, else of a database of etcd.
-fn objects(question: &question::Controllers, gathered: &mut Read, context: &mut Context<'_>) -> Result<(), Error> {
+/// Reads pods: of the last capture that has any, else of a database of etcd. Gives why there is none by the moment that
+/// is looked at.
+fn objects(
+    question: &question::Controllers,
+    gathered: &mut Read,
+    context: &mut Context<'_>,
+) -> Result<Option<String>, Error> {
     let (sources, moment) = (&question.sources, question.at);
     let Captures { mut captures, inputs, errors } = captures::find(sources, context);
     for error in &errors {
@@ -161,20 +172,20 @@ fn objects(question: &question::Controllers, gathered: &mut Read, context: &mut 
         captures.retain(|capture| capture.objects.has("Pod"));
         captures = match moment::of_objects(captures, moment, context) {
             Ok(captures) => captures,
-            // Metrics and logs up to then are shown all the same.
-            Err(Error::Usage(why)) => return context.lost(why),
+            // Metrics and logs up to then are shown all the same, where there are some.
+            Err(Error::Usage(why)) => return Ok(Some(why)),
             Err(other) => return Err(other),
         };
     }
     // A list of nothing does not say of what.
     if !captures.is_empty() && captures.iter().all(|capture| capture.objects.kinds.is_empty()) {
         gathered.classes = Some(Classes::default());
-        return Ok(());
+        return Ok(None);
     }
     if let Some(capture) = captures.into_iter().rev().find(|capture| capture.objects.has("Pod")) {
         gathered.classes = Some(classes(&capture.objects));
         gathered.taken = Some(capture.at);
-        return Ok(());
+        return Ok(None);
     }
     let is_pod = |key: &ObjectKey<'_>| key.resource == "pods" && key.group.is_empty();
     let database = match moment {
@@ -192,5 +203,5 @@ fn objects(question: &question::Controllers, gathered: &mut Read, context: &mut 
         }
         gathered.classes = Some(classes(&objects));
     }
-    Ok(())
+    Ok(None)
 }

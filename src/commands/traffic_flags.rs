@@ -157,5 +157,5 @@ impl FollowFlags {
 }
 
 fn duration(flag: &str, text: &str) -> Result<Duration, Error> {
-    parse_every(text).map_err(|what| Error::Usage(format!("{flag} {text}: expected {what}")))
+    parse_every(text).map_err(|what| Error::Usage(format!("{flag} {text}: {what}")))
 }

@@ -25,8 +25,13 @@ pub(crate) struct GroupFlags {
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
     /// The machine's memory, where a copy does not have it: 64GiB.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = some_size)]
     pub(crate) host_memory: Option<u64>,
+}
+
+/// Reads a size of at least a byte.
+fn some_size(text: &str) -> Result<u64, String> {
+    size(text).and_then(|size| if size > 0 { Ok(size) } else { Err("write a size above zero, as 64GiB".to_owned()) })
 }
 
 /// Reads an amount of bytes.

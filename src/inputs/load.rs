@@ -76,10 +76,12 @@ pub(crate) struct Load {
     pub(crate) heaps: usize,
     /// The course of the load.
     pub(crate) pulse: Option<LoadSeries>,
-    /// The roll-up of the logs.
-    pub(crate) rollup: Option<Arc<Rollup>>,
+    /// The roll-ups of the logs, one for each of the [pieces](Self::pieces) of time.
+    pub(crate) rollups: Vec<Arc<Rollup>>,
     /// Metrics of all of the time.
     pub(crate) facts: Facts,
+    /// The same of each of several pieces.
+    pub(crate) facts_of_pieces: Vec<Facts>,
     /// Samples of cgroups, by group.
     pub(crate) memory: Vec<(String, Vec<Sample>)>,
     /// Who asked for more.
@@ -92,10 +94,10 @@ pub(crate) struct Load {
     pub(crate) intervals: (usize, Micros),
     /// Bursts that recur, which are no episodes.
     pub(crate) recurring: usize,
-    /// The time that the logs of all apiservers have in common, where only that was judged.
-    pub(crate) common: Option<Span>,
-    /// Times between those of the bundles.
-    pub(crate) unseen: Vec<Span>,
+    /// The times that the logs of all apiservers have in common, where only these were judged.
+    pub(crate) common: Vec<Span>,
+    /// When bundles are of, in order, those that overlap as one; empty where not all sources are bundles with times.
+    pub(crate) stretches: Vec<Span>,
     /// Which episode is the heaviest.
     pub(crate) heaviest: Option<usize>,
     /// Requests a second of those who asked for most more.
@@ -108,12 +110,12 @@ impl Load {
     pub(crate) fn read(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<Self, Error> {
         let (mut load, found) = Self::look(sources, within, context)?;
         load.pages(found, context)?;
-        let (of_logs, rollup) = together::run(context, |context| {
-            let rollup = load.rollup(context);
-            Ok((load.pulse_of_logs(context)?, rollup?))
+        let (of_logs, rollups) = together::run(context, |context| {
+            let rollups = load.rolled(context);
+            Ok((load.pulse_of_logs(context)?, rollups?))
         })?;
         load.course(of_logs);
-        load.rollup = rollup;
+        load.rollups = rollups;
         Ok(load)
     }
 
@@ -173,32 +175,60 @@ impl Load {
             self.bounds.0 = self.bounds.0.zip(from).map(|(a, b)| a.min(b));
             self.bounds.1 = self.bounds.1.zip(to).map(|(a, b)| a.max(b));
         }
-        let mut times: Vec<Span> = all.iter().map(bounds_of).filter_map(|(from, to)| from.zip(to)).collect();
+        let times = all.iter().map(bounds_of).map(|(from, to)| from.zip(to)).collect::<Option<Vec<Span>>>();
+        // What belongs to no bundle may be of any time.
+        let mut times = times.filter(|times| times.len() == self.sources.len()).unwrap_or_default();
         times.sort_unstable();
-        let mut until = Micros::MIN;
         for (from, to) in times {
-            self.unseen.extend((until > Micros::MIN && until < from).then_some((until, from)));
-            until = until.max(to);
+            match self.stretches.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => self.stretches.push((from, to)),
+            }
         }
+    }
+
+    /// The pieces of time that are judged, each by itself: between the times of two bundles nothing was seen, which is
+    /// no silence, and what is usual in one need not be so in the other.
+    pub(crate) fn pieces(&self) -> Vec<Bounds> {
+        let (since, until) = self.bounds;
+        let within = |(from, to): &Span| {
+            (since.map_or(*from, |since| since.max(*from)), until.map_or(*to, |until| until.min(*to)))
+        };
+        let known: Vec<Span> = self.stretches.iter().map(within).filter(|(from, to)| from < to).collect();
+        if known.len() < 2 {
+            return vec![self.bounds];
+        }
+        known.into_iter().map(|(from, to)| (Some(from), Some(to))).collect()
     }
 
     /// Whether a moment lies between the times of two bundles.
     pub(crate) fn is_between_bundles(&self, at: Micros) -> bool {
-        self.unseen.iter().any(|(from, to)| (*from..*to).contains(&at))
+        self.stretches.windows(2).any(|pair| (pair[0].1..pair[1].0).contains(&at))
+    }
+
+    /// Whether a time lies between the times of two bundles.
+    pub(crate) fn is_unseen(&self, (from, to): Span) -> bool {
+        self.stretches.windows(2).any(|pair| pair[0].1 <= from && to <= pair[1].0)
+    }
+
+    /// When bundles are of.
+    pub(crate) fn times(&self) -> String {
+        self.stretches.iter().copied().map(shown).collect::<Vec<_>>().join(", ")
     }
 
     /// What must be known where bundles leave out times between them.
     pub(crate) fn unrecorded(&self) -> Option<String> {
-        let times: Vec<String> =
-            self.unseen.iter().map(|(from, to)| format!("{} to {}", time::second(*from), time::second(*to))).collect();
+        let between = self.stretches.windows(2).map(|pair| shown((pair[0].1, pair[1].0)));
+        let times: Vec<String> = between.collect();
         (!times.is_empty()).then(|| format!("No bundle is of {} UTC: nothing is known of that time.", times.join(", ")))
     }
 
     /// What must be known where logs are of different times.
     pub(crate) fn uneven(&self) -> Option<String> {
-        self.common.map(|(from, to)| {
-            let (from, to) = (time::second(from), time::second(to));
-            format!("The audit logs are of different times: judged is what all of them cover, {from} to {to} UTC.")
+        let times: Vec<String> = self.common.iter().copied().map(shown).collect();
+        (!times.is_empty()).then(|| {
+            let times = times.join(", ");
+            format!("The audit logs are of different times: judged is what all of them cover, {times} UTC.")
         })
     }
 
@@ -264,6 +294,14 @@ impl Load {
         let (since, until) = self.bounds;
         pages::keep(&mut found.pages, since, until);
         let has_pages = !found.pages.is_empty();
+        let pieces = self.pieces();
+        if pieces.len() > 1 {
+            for (since, until) in pieces {
+                let mut own = find::find(&self.sources, Wanted::Both, context.io.now).pages;
+                pages::keep(&mut own, since, until);
+                self.facts_of_pieces.push(pages::quiet_facts(own, Retention::Incident, context)?);
+            }
+        }
         self.facts = pages::facts(std::mem::take(&mut found.pages), Retention::Incident, context)?.0;
         if has_pages {
             let from = self.facts.instances.iter().map(|instance| instance.from).min();
@@ -313,8 +351,9 @@ impl Load {
         answers.try_into().map_err(|_| Error::Input("the logs were deleted while they were read".to_owned()))
     }
 
-    /// The roll-up of the logs.
-    pub(crate) fn rollup(&self, context: &mut Context<'_>) -> Result<Option<Arc<Rollup>>, Error> {
+    /// The roll-up of all logs.
+    #[cfg(feature = "history")]
+    pub(crate) fn whole(&self, context: &mut Context<'_>) -> Result<Option<Arc<Rollup>>, Error> {
         if !self.has(Source::Audit) {
             return Ok(None);
         }
@@ -323,44 +362,85 @@ impl Load {
         Ok(Some(rollup::read(streams, &Selection { since, until, ..Selection::default() }, context)?.0))
     }
 
+    /// The roll-ups of the logs, by one pass: one for each piece of time.
+    pub(crate) fn rolled(&self, context: &mut Context<'_>) -> Result<Vec<Arc<Rollup>>, Error> {
+        if !self.has(Source::Audit) {
+            return Ok(Vec::new());
+        }
+        let asked = self.pieces().into_iter().map(|(since, until)| {
+            let streams = find::find(&self.sources, Wanted::Logs, context.io.now).streams;
+            (streams, Selection { since, until, ..Selection::default() })
+        });
+        let answers = rollup::read_all(asked.collect(), context)?;
+        Ok(answers.into_iter().map(|(rollup, _)| rollup).collect())
+    }
+
     /// All episodes; of the heaviest it is looked who asked for more.
     pub(crate) fn judge(&mut self, given: Option<Span>, answers: &Answers, sources: &str) -> Vec<Episode> {
-        let rollup = self.rollup.take();
-        let rolled = rollup.as_deref().and_then(Rolled::new);
-        let paged = Paged::new(&self.facts);
-        let vitals = Vitals::new(&self.facts, &self.memory).without(&self.unseen);
+        let rollups = std::mem::take(&mut self.rollups);
+        let facts = std::mem::take(&mut self.facts_of_pieces);
+        let mut all = Episodes { answers, words: sources, ids: Vec::new(), found: Vec::new(), heaviest: None };
+        for (place, piece) in self.pieces().into_iter().enumerate() {
+            let part = |(from, to): Span| {
+                let part = (piece.0.map_or(from, |own| own.max(from)), piece.1.map_or(to, |own| own.min(to)));
+                if facts.is_empty() { Some((from, to)) } else { Some(part).filter(|(from, to)| from < to) }
+            };
+            match given.map(part) {
+                // Of what somebody named, nothing is in this piece.
+                Some(None) => {}
+                given => {
+                    let rollup = rollups.get(place).map(Arc::as_ref);
+                    let own = Piece { rollup, facts: facts.get(place), bounds: piece, given: given.flatten() };
+                    self.judge_piece(&own, &mut all);
+                }
+            }
+        }
+        self.is_short = self.intervals.0 < MIN_INTERVALS;
+        self.heaviest = all.heaviest.map(|(_, place)| place);
+        all.found
+    }
+
+    /// Judges one of the pieces of time.
+    fn judge_piece(&mut self, piece: &Piece<'_>, all: &mut Episodes<'_>) {
+        let rolled = piece.rollup.and_then(Rolled::new);
+        let facts = piece.facts.unwrap_or(&self.facts);
+        let paged = Paged::new(facts);
+        let (since, until) = piece.bounds;
+        let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+        let within = |all: &[Sample]| all.iter().filter(|own| is_within(own.at)).cloned().collect();
+        let memory = piece.facts.map(|_| self.memory.iter().map(|(name, all)| (name.clone(), within(all))).collect());
+        let memory: &Vec<(String, Vec<Sample>)> = memory.as_ref().unwrap_or(&self.memory);
+        let vitals = Vitals::new(facts, memory);
         let requests: Vec<&dyn Requests> =
             rolled.iter().map(|own| own as &dyn Requests).chain(paged.iter().map(|own| own as &dyn Requests)).collect();
-        let operations: Vec<Operation> = answers.operations.iter().filter_map(operation).collect();
-        let given: Vec<Span> = given.into_iter().collect();
+        let operations: Vec<Operation> = all.answers.operations.iter().filter_map(operation).collect();
+        let operations: Vec<Operation> = operations.into_iter().filter(|own| is_within(own.at)).collect();
+        let given: Vec<Span> = piece.given.into_iter().collect();
         let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
-        let input = Input { requests: &requests, vitals, operations: &operations, given: &given, unseen: &self.unseen };
-        let judged = judge::judge(&input);
-        self.blind = match (&rolled, &paged) {
+        let judged = judge::judge(&Input { requests: &requests, vitals, operations: &operations, given: &given });
+        let blind = match (&rolled, &paged) {
             (Some(log), None) => judge::blind(log.kinds()),
             (None, Some(_)) => {
                 Some("metrics pages do not say who asks, so rules that refuse writes (403) are invisible")
             }
             _ => None,
         };
-        self.recurring = judged.recurring;
-        self.common = judged.common;
+        self.blind = self.blind.or(blind);
+        self.recurring += judged.recurring;
+        self.common.extend(judged.common);
         let intervals = judged.series.iter().map(|own| (own.tiles.len(), own.grid.tile));
-        self.intervals = intervals.max_by_key(|own| own.0).unwrap_or_default();
-        self.is_short = self.intervals.0 < MIN_INTERVALS;
-        let all = judged.episodes.iter().enumerate();
-        self.heaviest = all.max_by_key(|(_, own)| own.weight()).map(|(place, _)| place);
-        let mut ids = Vec::new();
-        let mut episodes = Vec::new();
-        for (place, own) in judged.episodes.iter().enumerate() {
+        self.intervals = intervals.chain([self.intervals]).max_by_key(|own| own.0).unwrap_or_default();
+        for own in &judged.episodes {
             let first = requests.first().zip(judged.series.first()).zip(own.profiles.first());
             let first = first.filter(|_| !own.is_silence());
             let asked = first.map_or_else(Vec::new, |((requests, series), (_, [before, within]))| {
                 suspects(*requests, series, before, within)
             });
-            let words = Words { episode: own, suspects: &asked, answers, sources, read: &self.read };
-            episodes.push(episode(words, vitals, &mut ids));
-            if Some(place) == self.heaviest {
+            let words =
+                Words { episode: own, suspects: &asked, answers: all.answers, sources: all.words, read: &self.read };
+            all.found.push(episode(words, vitals, &mut all.ids));
+            if all.heaviest.is_none_or(|(weight, _)| own.weight() >= weight) {
+                all.heaviest = Some((own.weight(), all.found.len() - 1));
                 self.calm = Some(own.baseline);
                 self.suspects = asked;
                 if let Some((requests, series)) = requests.first().zip(judged.series.first()) {
@@ -368,7 +448,6 @@ impl Load {
                 }
             }
         }
-        episodes
     }
 
     /// What episodes come to: a surge that nobody noticed is no incident, whoever named it.
@@ -444,83 +523,35 @@ impl Load {
     }
 }
 
-/// What sources were judged to hold.
-#[derive(Debug, Default)]
-pub(crate) struct JudgedEpisodes {
-    /// The heaviest first.
-    pub(crate) episodes: Vec<Episode>,
-    /// The clusters that they are of.
-    pub(crate) clusters: Vec<String>,
-    /// Whether there was enough to judge: of nothing it can't be said that nothing happened.
-    pub(crate) is_judged: bool,
-    /// What must be known of those that are of several clusters.
-    pub(crate) notes: Vec<String>,
-    /// What of the sources is missing, beside what is reported while they are read.
-    pub(crate) losses: Vec<String>,
+/// A piece of time, and what is known of it.
+struct Piece<'p> {
+    rollup: Option<&'p Rollup>,
+    /// Those of all of the time where there is one piece.
+    facts: Option<&'p Facts>,
+    bounds: Bounds,
+    /// What somebody named of it.
+    given: Option<Span>,
 }
 
-/// The episodes of sources within these bounds.
-pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
-    let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
-    for own in apart(sources, context) {
-        let JudgedEpisodes { episodes, clusters, is_judged, notes, losses } = episodes_of_one(&own, within, context)?;
-        all.episodes.extend(episodes);
-        all.clusters.extend(clusters);
-        all.is_judged &= is_judged;
-        all.notes.extend(notes);
-        all.losses.extend(losses);
-    }
-    all.clusters.sort();
-    all.clusters.dedup();
-    Ok(all)
+/// The episodes of all pieces.
+struct Episodes<'a> {
+    answers: &'a Answers,
+    /// The sources as they were named.
+    words: &'a str,
+    ids: Vec<String>,
+    found: Vec<Episode>,
+    /// The weight of the heaviest, and its place.
+    heaviest: Option<(judge::Weight, usize)>,
 }
 
-/// Sources that are judged together: bundles of other clusters, or of other times, apart. Between two times nothing
-/// was seen, which is no silence; what belongs to no bundle may belong to any.
-fn apart(sources: &[String], context: &Context<'_>) -> Vec<Vec<String>> {
-    let bundle = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, context.io.now).bundle;
-    let bundles: Option<Vec<Bundle>> = if sources.len() > 1 { sources.iter().map(bundle).collect() } else { None };
-    let Some(bundles) = bundles else { return vec![sources.to_vec()] };
-    let overlap = |a: Bounds, b: Bounds| {
-        let begins = |from: Option<Micros>, to: Option<Micros>| from.zip(to).is_none_or(|(from, to)| from <= to);
-        begins(a.0, b.1) && begins(b.0, a.1)
-    };
-    let mut groups: Vec<(Vec<&Bundle>, Vec<String>)> = Vec::new();
-    for (source, own) in sources.iter().zip(&bundles) {
-        let is_same = |other: &&Bundle| other.cluster == own.cluster && overlap(bounds_of(other), bounds_of(own));
-        match groups.iter_mut().find(|(bundles, _)| bundles.iter().any(is_same)) {
-            Some((bundles, sources)) => {
-                bundles.push(own);
-                sources.push(source.clone());
-            }
-            None => groups.push((vec![own], vec![source.clone()])),
-        }
-    }
-    groups.into_iter().map(|(_, sources)| sources).collect()
+/// A time in words.
+fn shown((from, to): Span) -> String {
+    format!("{} to {}", time::second(from), time::second(to))
 }
 
 /// What a bundle says when it was taken.
 fn bounds_of(bundle: &Bundle) -> Bounds {
     (time::parse_any(&bundle.t0), time::parse_any(&bundle.end))
-}
-
-fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
-    let (mut load, found) = Load::look(sources, within, context)?;
-    let losses = found.errors.iter().filter(|error| error.is_loss()).map(ToString::to_string).collect();
-    load.pages(found, context)?;
-    load.rollup = load.rollup(context)?;
-    // Memory within the bounds; the load for charts is not asked for.
-    load.course(None);
-    let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
-    let heaviest = load.heaviest.map(|place| episodes.remove(place));
-    episodes.sort_by_key(|own| own.grade);
-    Ok(JudgedEpisodes {
-        episodes: heaviest.into_iter().chain(episodes).collect(),
-        is_judged: !load.is_short,
-        notes: load.several_clusters().into_iter().collect(),
-        losses,
-        clusters: load.clusters,
-    })
 }
 
 /// When what was found ends: by the ends of logs, the times of pages and what roll-ups say of themselves; nothing is

@@ -10,6 +10,7 @@ mod cached;
 pub mod captures;
 #[cfg(feature = "engine")]
 pub mod engine;
+pub mod episodes;
 pub mod etcd;
 pub mod flow;
 pub mod found;

@@ -126,8 +126,8 @@ pub fn facts(
 }
 
 /// The facts of pages of which nothing need be reported.
-pub fn quiet_facts(folders: Vec<PageFolder>, context: &mut Context<'_>) -> Result<Facts, Error> {
-    Ok(facts_without_warnings(folders, Retention::Requests, context)?.0)
+pub fn quiet_facts(folders: Vec<PageFolder>, kept: Retention, context: &mut Context<'_>) -> Result<Facts, Error> {
+    Ok(facts_without_warnings(folders, kept, context)?.0)
 }
 
 fn facts_without_warnings(

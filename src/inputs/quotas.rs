@@ -22,11 +22,13 @@ use crate::model::quota::Quotas;
 use crate::model::series::Day;
 #[cfg(feature = "live")]
 use crate::model::series::{DAY, Series};
+use crate::model::time;
 use crate::model::time::Micros;
 #[cfg(feature = "live")]
 use crate::model::units::counted;
 use crate::sources::find;
 use crate::sources::objects::captures::Captures;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Where quotas, their usage and its history are read from.
@@ -144,7 +146,27 @@ fn read_some(
         files(&sources, moment, (since, until), &mut collector, &mut inputs, context)?;
     }
     inputs.quotas = collector.finish();
+    asked.sources.namespaces.iter().try_for_each(|namespace| inputs.has(namespace))?;
     Ok(inputs)
+}
+
+impl Inputs {
+    /// Refuses a namespace of which nothing is known: misspelt, it would be one in which all is well.
+    fn has(&self, namespace: &str) -> Result<(), Error> {
+        let Quotas { namespaces, standings, usage, .. } = &self.quotas;
+        let of_quotas = standings.iter().map(|own| &own.namespace).chain(usage.iter().map(|own| &own.namespace));
+        let known: BTreeSet<&String> =
+            namespaces.keys().chain(self.objects.namespaces.keys()).chain(of_quotas).collect();
+        if known.contains(&namespace.to_owned()) {
+            return Ok(());
+        }
+        let alike = known
+            .iter()
+            .max_by(|a, b| strsim::jaro_winkler(a, namespace).total_cmp(&strsim::jaro_winkler(b, namespace)));
+        let alike = alike.filter(|own| strsim::jaro_winkler(own, namespace) > 0.8);
+        let hint = alike.map_or_else(String::new, |own| format!("; there is {own}"));
+        Err(Error::Input(format!("--namespace {namespace}: nothing in these sources is of this namespace{hint}")))
+    }
 }
 
 /// Whether a SOURCE is a store that `record` keeps.
@@ -307,12 +329,22 @@ fn files(
     }
     let within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
     let mut taken = 0;
+    let ends = (captures.first().map(|own| own.at), captures.last().map(|own| own.at));
     for capture in captures.iter().filter(|capture| within(capture.at)) {
         collector.objects(&capture.cluster, capture.at, &capture.objects);
         taken += 1;
     }
     if let Some(last) = captures.into_iter().rfind(|capture| within(capture.at)) {
         inputs.objects = last.objects;
+    }
+    let is_bounded = since.is_some() || until.is_some();
+    if let (0, true, Some(first), Some(last)) = (taken, is_bounded, ends.0, ends.1) {
+        return Err(Error::Usage(format!(
+            "--since, --until: no objects of this time in {}; they are of {} to {}",
+            sources.join(", "),
+            time::format(first),
+            time::format(last)
+        )));
     }
     if taken == 0 {
         let what = if errors.is_empty() { "no Kubernetes objects" } else { "no objects that could be read" };

@@ -71,6 +71,8 @@ pub enum LossKind {
     UnknownType,
     /// Something that OpenMetrics does not allow; the sample was kept.
     AgainstRule,
+    /// A metrics page with the samples of several processes.
+    SeveralProcesses,
     /// A metrics page that ends too early.
     PageCutOff,
     /// A metrics page without any sample.
@@ -141,6 +143,10 @@ impl LossKind {
             Self::AgainstRule => {
                 ("does not conform to OpenMetrics", "the sample was used; report it to the exporter's maintainers")
             }
+            Self::SeveralProcesses => (
+                "belongs to a page of several processes, which was ignored",
+                "take one page of each: of Prometheus' /federate with match[] of one instance",
+            ),
             Self::PageCutOff => {
                 ("ends a page that is cut off", "take the page again; the lines before this one were used")
             }

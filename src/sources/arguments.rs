@@ -25,6 +25,10 @@ pub fn expand(argument: &str) -> Result<(Vec<Place>, bool), SourceError> {
 
 /// The same, with the databases of archives if they are wanted.
 pub(super) fn expand_for(argument: &str, databases: bool) -> Result<(Vec<Place>, bool), SourceError> {
+    if argument.is_empty() {
+        let error = io::Error::new(io::ErrorKind::NotFound, "an empty name is that of no file");
+        return Err(SourceError::Io { path: "''".to_owned(), error });
+    }
     if argument == "-" {
         return Ok((vec![Place::Once(PathBuf::from("/dev/stdin"))], false));
     }
@@ -50,8 +54,7 @@ pub(super) fn expand_for(argument: &str, databases: bool) -> Result<(Vec<Place>,
         },
         Ok(_) => Ok((vec![Place::Once(path.to_owned())], false)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && argument.contains(['*', '?', '[']) => {
-            let matches = glob::glob(argument).map_err(|bad| io(io::Error::other(bad.to_string())))?;
-            let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).filter(|p| p.is_file()).collect();
+            let mut files = matching(argument).map_err(|bad| io(io::Error::other(bad.to_string())))?;
             files.sort();
             if files.is_empty() {
                 return Err(SourceError::NoMatch(argument.to_owned()));
@@ -73,6 +76,23 @@ pub(super) fn expand_for(argument: &str, databases: bool) -> Result<(Vec<Place>,
             None => Err(io(error)),
         },
     }
+}
+
+/// The files that a pattern matches. Below `**` no links to folders are followed, as they may go round in circles.
+fn matching(pattern: &str) -> Result<Vec<PathBuf>, glob::PatternError> {
+    if !pattern.contains("**") {
+        return Ok(glob::glob(pattern)?.filter_map(Result::ok).filter(|path| path.is_file()).collect());
+    }
+    let wanted = glob::Pattern::new(pattern)?;
+    let is_fixed = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    let base: PathBuf = Path::new(pattern).components().take_while(is_fixed).collect();
+    let mut files = Vec::new();
+    // What can't be looked into holds nothing that matches.
+    let place = if base.as_os_str().is_empty() { Path::new(".") } else { base.as_path() };
+    drop(walk(place, &mut files, 0));
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
+    let plain = |file: PathBuf| file.strip_prefix("./").map(Path::to_owned).unwrap_or(file);
+    Ok(files.into_iter().map(plain).filter(|file| wanted.matches_path_with(file, options)).collect())
 }
 
 /// All regular files below `folder`; hidden ones and links to folders are left out.

@@ -142,9 +142,11 @@ const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 /// A log's name without what rotation, packing and exports to object stores add to it.
 pub(super) fn family(name: &str) -> String {
     static ROTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it.
-        let pattern = r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+(\.[0-9]+)?) | (\.(gz|zst|zstd))$
-            | (\.[0-9]+)(\.(gz|zst|zstd))?$ | (-[0-9]{8}(-[0-9]+)?)(\.(gz|zst|zstd))?$ | [-_.]old(\.log)?$";
+        // lumberjack -2006-01-02T15-04-05.000 before the extension; logrotate .1 or -20060102 after it, or -2006010215
+        // to the second.
+        let pattern = r"(?x) (-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:-]+(\.[0-9]+)?(Z|[-+][0-9]{2}:?[0-9]{2})?)
+            | (\.(gz|zst|zstd))$ | (\.[0-9]+)(\.(gz|zst|zstd))?$
+            | (-[0-9]{8}([0-9]{2}){0,3}(-[0-9]+)?)(\.(gz|zst|zstd))?$ | [-_.]old(\.log)?$";
         Regex::new(pattern).ok()
     });
     // What exports to object stores add: UUIDs, times, Google's shards, numbers of parts (they begin with zeros), Unix
@@ -152,7 +154,8 @@ pub(super) fn family(name: &str) -> String {
     static OBJECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let pattern = r"(?x) [-_.]?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}
             | [-_.]?20[0-9]{2}[-_]?(0[1-9]|1[0-2])[-_]?([0-2][0-9]|3[01])
-                ([-_T][0-2][0-9]([-_:.]?[0-5][0-9]){1,2}(\.[0-9]+)?Z?)?
+                ([-_T][0-2][0-9]([-_:.]?[0-5][0-9]){1,2}(\.[0-9]+)?(Z|[-+][0-9]{2}:?[0-9]{2})?
+                | [0-2][0-9]([0-5][0-9]){0,2})?
             | [-_.]?[0-2][0-9](:[0-5][0-9]){2}(_[SA][0-9]+(:[0-9]+)?)?
             | (^|[-_.])(0[0-9]{4,}|[0-9]{10,}) | -object[0-9A-Za-z]{8}";
         Regex::new(pattern).ok()
@@ -161,6 +164,25 @@ pub(super) fn family(name: &str) -> String {
     let stem = rotation.replace_all(name, "");
     let stem = object.replace_all(&stem, "");
     stem.strip_suffix(".log").unwrap_or(&stem).to_owned()
+}
+
+/// A log's name without the number of its part, and that number: what `split`, and logrotate with an extension, leave
+/// of a log in one folder. Apiservers may be numbered so, too.
+pub(super) fn part_of(family: &str) -> Option<(String, u64)> {
+    static PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let pattern = r"(?x) [-_.\ ]?\(? (?i:part)? [-_.]? (?<number>[0-9]{1,9}) \)? (?<rest>[^0-9]*)$
+            | (^x | (?<log>\.log)\.) (?<letters>[a-z]{2,3})$";
+        Regex::new(pattern).ok()
+    });
+    let found = PART.as_ref()?.captures(family)?;
+    let whole = found.get(0)?;
+    let number = match (found.name("number"), found.name("letters")) {
+        (Some(number), _) => number.as_str().parse().ok()?,
+        (None, letters) => letters?.as_str().bytes().fold(0, |all, letter| all * 26 + u64::from(letter - b'a')),
+    };
+    let rest = found.name("rest").map_or("", |rest| rest.as_str());
+    let stem = format!("{}{rest}", &family[..whole.start()]);
+    Some((stem.strip_suffix(".log").unwrap_or(&stem).to_owned(), number))
 }
 
 #[cfg(test)]
@@ -192,6 +214,24 @@ mod tests {
     }
 
     #[test]
+    fn parts_have_numbers() {
+        for (name, stem, number) in [
+            ("audit.2.log.gz", "audit", 2),
+            ("audit.000.json.zst", "audit.json", 0),
+            ("audit.12.json", "audit.json", 12),
+            ("audit.part3.json", "audit.json", 3),
+            ("audit (1).log", "audit", 1),
+            ("batch-0.json", "batch.json", 0),
+            ("xab", "", 1),
+            ("audit.log.ba", "audit", 26),
+            ("audit-1.log", "audit", 1),
+        ] {
+            assert_eq!(part_of(&family(name)), Some((stem.to_owned(), number)), "{name}");
+        }
+        assert_eq!(part_of(&family("audit.log")), None);
+    }
+
+    #[test]
     fn rotated_files_are_one_family() {
         for name in [
             "audit.log",
@@ -204,6 +244,11 @@ mod tests {
             "audit.log-20261120.gz",
             "audit.log.old",
             "audit_old.log",
+            "audit.log-2026112009",
+            "audit.log-202611200937.gz",
+            "audit-20261120093756.log",
+            "audit-2026-11-20T09:37:56+00:00.log",
+            "audit-2026-11-20T09:37:56.123-0500.log.gz",
         ] {
             assert_eq!(family(name), "audit", "{name}");
         }

@@ -3,7 +3,7 @@
 
 use super::arguments::expand_for;
 pub use super::belonging::bundle_around;
-use super::belonging::{Belonging, Bundles, PLAIN_FOLDERS};
+use super::belonging::{Belonging, Bundles, PLAIN_FOLDERS, part_of};
 use super::content::Content;
 use super::datasets::Datasets;
 use super::found::{Discovery, LogStream, remembered};
@@ -158,6 +158,7 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
             false => found.other_files += 1,
         }
     }
+    join_parts(&mut groups);
     join_objects(&mut groups);
     empty.retain(|(_, _, family)| groups.keys().any(|(_, _, other)| other == family));
     found.empty_logs = empty.into_iter().map(|(cluster, instance, _)| (cluster, instance)).collect();
@@ -192,6 +193,56 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
 
 /// (cluster, folder, family) → files, and the instances that their folders name: what belongs to one stream.
 type Groups = BTreeMap<(String, PathBuf, String), Vec<(Source, String)>>;
+
+/// Makes one log of files of a folder that are called alike but for a number where each goes on after the one before:
+/// logs of several apiservers are of the same time.
+fn join_parts(groups: &mut Groups) {
+    // By cluster, folder and name without the number: the number of each family.
+    type Parts = BTreeMap<(String, PathBuf, String), Vec<(Option<u64>, String)>>;
+    let mut all = Parts::new();
+    for (cluster, whole, family) in groups.keys() {
+        let (stem, number) = part_of(family).map_or((family.clone(), None), |(stem, number)| (stem, Some(number)));
+        all.entry((cluster.clone(), whole.clone(), stem)).or_default().push((number, family.clone()));
+    }
+    for ((cluster, whole, stem), mut parts) in all.into_iter().filter(|(_, parts)| parts.len() > 1) {
+        // What has no number is what is written to.
+        parts.sort_by_key(|(number, _)| (number.is_none(), *number));
+        let key = |family: &String| (cluster.clone(), whole.clone(), family.clone());
+        let of: Vec<&[(Source, String)]> =
+            parts.iter().filter_map(|(_, family)| Some(groups.get(&key(family))?.as_slice())).collect();
+        if follow_one_another(&of, parts.last().is_some_and(|(number, _)| number.is_none())) {
+            let files = parts.iter().flat_map(|(_, family)| groups.remove(&key(family)).unwrap_or_default()).collect();
+            groups.insert((cluster, whole, stem), files);
+        }
+    }
+}
+
+/// Parts whose ends can't be looked at must be so many in the order of their numbers to be taken for parts of one log.
+const MIN_PARTS: usize = 5;
+
+/// Whether logs, in the order of their numbers, follow one another in time; the last may be one without a number.
+fn follow_one_another(parts: &[&[(Source, String)]], is_last_open: bool) -> bool {
+    let begin = |part: &[(Source, String)]| part.iter().map(|(file, _)| file.first).min().flatten();
+    let Some(begins) = parts.iter().map(|part| begin(part)).collect::<Option<Vec<Micros>>>() else { return false };
+    let end = |part: &[(Source, String)]| {
+        let ends = part.iter().map(|(file, _)| file.shows_its_end().then(|| file.last_time()).flatten());
+        ends.collect::<Option<Vec<Micros>>>().and_then(|all| all.into_iter().max())
+    };
+    let mut ends: Vec<(Micros, Option<Micros>)> =
+        begins.iter().zip(parts).map(|(begin, part)| (*begin, end(part))).collect();
+    ends.sort_unstable();
+    let behind = |two: &[(Micros, Option<Micros>)]| two[0].1.map(|end| two[1].0 >= end - SLACK);
+    if ends.windows(2).any(|two| behind(two) == Some(false)) {
+        return false;
+    }
+    // Rotation counts up from the newest, others from the oldest.
+    let numbered = &begins[..begins.len() - usize::from(is_last_open)];
+    let in_order = numbered.is_sorted_by(|a, b| a < b) || numbered.is_sorted_by(|a, b| a > b);
+    // What has no number is written to, or was the first.
+    let is_at_an_end = !is_last_open || [begins.iter().max(), begins.iter().min()].contains(&begins.last());
+    let all_seen = ends.windows(2).all(|two| behind(two) == Some(true));
+    all_seen || in_order && is_at_an_end && begins.len() >= MIN_PARTS
+}
 
 /// Makes one log of the objects in partitions of a folder that are each called otherwise, as those of object stores
 /// are: what tells apiservers apart occurs in more than one partition.

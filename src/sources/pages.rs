@@ -263,6 +263,37 @@ impl PageBuffer {
     }
 }
 
+/// Whose samples a page holds. No process labels its own with an instance; Prometheus does, and its `/federate` gives
+/// those of many processes as one page, where nothing could be counted.
+#[derive(Default)]
+struct Owners {
+    first: Option<String>,
+    /// The first instance, and another.
+    other: Option<(String, String)>,
+}
+
+impl Owners {
+    /// What each of these processes says once, or often.
+    const SHOWN_BY: [&str; 3] = ["process_start_time_seconds", "apiserver_request_total", "etcd_server_has_leader"];
+
+    #[inline]
+    fn sample(&mut self, sample: &Sample<'_, '_>) {
+        if self.other.is_none() && Self::SHOWN_BY.iter().any(|name| sample.name.is(name)) {
+            self.compare(sample);
+        }
+    }
+
+    #[inline(never)]
+    fn compare(&mut self, sample: &Sample<'_, '_>) {
+        let Some(instance) = sample.label("instance") else { return };
+        match &self.first {
+            None => self.first = Some(instance.decode().into_owned()),
+            Some(first) if instance.is(first) => {}
+            Some(first) => self.other = Some((first.clone(), instance.decode().into_owned())),
+        }
+    }
+}
+
 /// Reads one page into `buffer`, and gives it to `worker`.
 pub fn read_page(
     mut page: PageFile,
@@ -289,6 +320,7 @@ pub fn read_page(
     }
     worker.begin(&path, page.at);
     let mut latest: Option<f64> = None;
+    let mut owners = Owners::default();
     let problem = |Problem { kind, line, offset, detail }| {
         let kind = match kind {
             ProblemKind::Line => LossKind::NotASample,
@@ -311,13 +343,23 @@ pub fn read_page(
         bytes,
         |sample| {
             latest = sample.timestamp.map_or(latest, |at| Some(latest.map_or(at, |latest| latest.max(at))));
+            owners.sample(sample);
             worker.sample(sample);
         },
         problem,
     );
+    let is_of_one = match &owners.other {
+        None => true,
+        Some((own, other)) => {
+            lose(LossKind::SeveralProcesses, 0, 0, format!("instance={own} and instance={other}"));
+            false
+        }
+    };
     // What was looked at to find the page was only its beginning.
     let stamped = latest.filter(|_| page.clock == Clock::Samples).map(|seconds| (seconds * 1e6) as Micros);
-    worker.end(stamped.unwrap_or(page.at));
+    if is_of_one {
+        worker.end(stamped.unwrap_or(page.at));
+    }
     watcher.read(page.source.size);
     let skipped = losses.values().filter(|loss| !loss.kind.is_kept()).map(|loss| loss.count).sum();
     let first_error = losses.values().min_by_key(|loss| loss.line).map(Loss::to_string);

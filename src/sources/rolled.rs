@@ -130,7 +130,11 @@ fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[Logge
     }
     found.bundle = found.bundle.take().or(rolled.manifest.bundle);
     found.rolled_to = found.rolled_to.max(last);
-    let streams = rolled.manifest.streams;
+    let mut streams = rolled.manifest.streams;
+    if streams.is_empty() {
+        // Others need not say whose it is.
+        streams.push(StoredStream::default());
+    }
     let rolled = Some(rolled.manifest.tile_seconds * SECOND);
     for stored in streams {
         let is_its = |own: &&mut LogStream| {

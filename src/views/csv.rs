@@ -26,7 +26,7 @@ fn io_error(error: csv::Error) -> io::Error {
 
 fn field(value: &Value) -> String {
     match value {
-        Value::None => String::new(),
+        Value::None | Value::Json(serde_json::Value::Null) => String::new(),
         Value::Text(text) => harmless(text),
         Value::Count(count) => count.to_string(),
         Value::Number(number) => ((number * 1e6).round() / 1e6 + 0.0).to_string(),

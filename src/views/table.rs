@@ -255,9 +255,12 @@ pub(super) fn layout(needs: &[Need<'_>], limit: Option<usize>, least: Option<usi
             Some(goes) => drop(shown.remove(goes)),
             // There is none left that may go: texts are cut further.
             None if least.is_some_and(|least| least > MIN_TEXT) => return layout(needs, limit, Some(MIN_TEXT)),
+            // It does not fit: texts are as short as they get, unless all was asked for.
             None => {
+                let most = if least.is_some() { MIN_TEXT } else { usize::MAX };
                 let widths = widths(needs, &shown, None, MIN_TEXT).unwrap_or_default();
-                return shown.into_iter().zip(widths).collect();
+                let cut = |at: usize, width: usize| if needs[at].kind == Kind::Text { width.min(most) } else { width };
+                return shown.into_iter().zip(widths).map(|(at, width)| (at, cut(at, width))).collect();
             }
         }
     }

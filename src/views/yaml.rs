@@ -72,7 +72,7 @@ fn nested(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {
         Json::Object(map) if map.is_empty() => writeln!(out, " {{}}"),
         Json::Array(items) if items.is_empty() => writeln!(out, " []"),
         Json::Array(items) if items.iter().all(|i| i.is_number()) => {
-            let numbers: Vec<String> = items.iter().map(Json::to_string).collect();
+            let numbers: Vec<String> = items.iter().map(word_of).collect();
             writeln!(out, " [{}]", numbers.join(", "))
         }
         Json::Object(_) | Json::Array(_) => {
@@ -86,8 +86,17 @@ fn nested(value: &Json, indent: usize, out: &mut dyn Write) -> io::Result<()> {
 fn word_of(scalar: &Json) -> String {
     match scalar {
         Json::String(text) => word(text),
+        Json::Number(number) => number_of(&number.to_string()),
         other => other.to_string(),
     }
+}
+
+/// A number as YAML 1.1 knows it, too: `8e-6` is text there, `8.0e-6` a number.
+fn number_of(text: &str) -> String {
+    let Some((digits, exponent)) = text.split_once('e') else { return text.to_owned() };
+    let point = if digits.contains('.') { "" } else { ".0" };
+    let sign = if exponent.starts_with(['-', '+']) { "" } else { "+" };
+    format!("{digits}{point}e{sign}{exponent}")
 }
 
 /// `text` unquoted if it can only be read as itself.
@@ -110,4 +119,17 @@ fn quoted(text: &str) -> String {
         }
     }
     out + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_numbers_to_older_readers_too() {
+        let of = |number: f64| word_of(&json!(number));
+        assert_eq!([of(8e-6), of(1.5e-7), of(1e300), of(0.25)], ["8.0e-6", "1.5e-7", "1.0e+300", "0.25"]);
+        assert_eq!(word("a\u{fffe}"), "\"a\\ufffe\"");
+    }
 }

@@ -1,7 +1,9 @@
 //! `plimsoll dataset build`: each event and capture once, each column as its source has it, whenever and however often
 //! it is built.
 
-use crate::support::{Ran, feed, folder, plimsoll, python, root, run, sample, sample_bytes, write};
+use crate::support::{
+    Ran, count, feed, folder, plimsoll, python, root, rows, run, sample, sample_bytes, traffic, write,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -666,4 +668,52 @@ fn the_page_lists_every_column() {
     let columns = EVENTS.iter().chain(CAPTURED.iter().flat_map(|table| table.columns));
     let expected = columns.map(|own| format!("| `{}` | {} | {} |", own.name, own.kind.name(), own.meaning));
     assert_eq!(table, expected.collect::<Vec<_>>());
+}
+
+/// A file that somebody rewrote is read if its columns are what they were; else it is refused, and never left out.
+#[test]
+fn a_file_that_was_rewritten_is_read_or_refused() {
+    let home = folder();
+    let built = home.path().join("built").display().to_string();
+    plimsoll(&["dataset", "build", &sample("quiet"), "--tables", "audit", "--to", &built]).exits(0);
+    let right = traffic(&built, "verb,code", &[]);
+    for (name, select, fault) in [
+        ("as it is", "*", None),
+        ("milliseconds", "* replace (event_time::timestamp_ms as event_time)", None),
+        ("without code", "* exclude (code)", Some("code")),
+        ("without audit_id", "* exclude (audit_id)", Some("audit_id")),
+        ("text for code", "* replace (code::varchar as code)", Some("code")),
+    ] {
+        let to = home.path().join(name);
+        let script = format!(
+            r#"
+import duckdb, glob, os, sys
+for f in glob.glob(sys.argv[1] + "/audit/**/*.parquet", recursive=True):
+    to = sys.argv[2] + f[len(sys.argv[1]):]
+    os.makedirs(os.path.dirname(to), exist_ok=True)
+    rows = f"select {select} from read_parquet('{{f}}', hive_partitioning=false)"
+    duckdb.sql(f"copy ({{rows}}) to '{{to}}' (format parquet)")
+"#
+        );
+        let mut command = Command::new(python());
+        command.args(["-c", &script, &built, &to.display().to_string()]);
+        let ran = feed(command, b"");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let folder = to.display().to_string();
+        match fault {
+            None => {
+                // Of milliseconds latencies are rounded.
+                let counts = |report: &Value| -> Vec<(Vec<String>, u64)> {
+                    let rows = rows(report, "verb,code");
+                    rows.iter().map(|(key, row)| (key.clone(), count(row, "requests"))).collect()
+                };
+                assert_eq!(counts(&traffic(&folder, "verb,code", &[])), counts(&right), "{name}");
+            }
+            Some(column) => {
+                let ran = plimsoll(&["traffic", &folder]);
+                assert_eq!(ran.code, Some(3), "{name}: {}", ran.stdout);
+                assert!(ran.stderr.contains(&format!("its column {column} is")), "{name}: {}", ran.stderr);
+            }
+        }
+    }
 }

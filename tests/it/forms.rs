@@ -278,3 +278,72 @@ fn from_a_url() {
     let closed = plimsoll(&["traffic", "http://127.0.0.1:1/audit.log"]);
     assert!(closed.exits(3).stderr.contains("http://127.0.0.1:1/audit.log"), "{}", closed.stderr);
 }
+
+/// However the parts of one log are numbered, its numbers are those of the whole: the parts follow one another in time,
+/// as logs of several apiservers do not.
+#[test]
+fn parts_of_a_log_are_one_log_whatever_their_numbers_are() {
+    let home = folder();
+    let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    let parts: Vec<String> = lines.chunks(lines.len().div_ceil(8)).map(|part| part.join("\n") + "\n").collect();
+    assert_eq!(parts.len(), 8);
+    write(home.path(), "whole/audit.log", &log);
+    let whole = traffic(&home.path().join("whole").display().to_string(), BY, &[]);
+    let mut faults = Vec::new();
+    /// What a part is called, by its number.
+    type Name = fn(usize) -> String;
+    let schemes: [(&str, Name); 8] = [
+        ("to the hour", |part| format!("audit.log-20261120{part:02}")),
+        ("to the second", |part| format!("audit-2026112009{part:02}00.log")),
+        ("with an offset", |part| format!("audit-2026-11-20T09:{part:02}:00+00:00.log")),
+        (
+            "before the ending",
+            |part| if part == 7 { "audit.log".to_owned() } else { format!("audit.{}.log", 8 - part) },
+        ),
+        ("with zeros", |part| format!("audit.{part:03}.json")),
+        ("as parts", |part| format!("audit.part{part}.json")),
+        ("by split", |part| format!("xa{}", char::from(b'a' + part as u8))),
+        ("by split behind the name", |part| format!("audit.log.a{}", char::from(b'a' + part as u8))),
+    ];
+    for (name, of) in schemes {
+        for packed in [false, true] {
+            let to = format!("{name} {packed}");
+            for (number, part) in parts.iter().enumerate() {
+                match packed {
+                    false => write(home.path(), &format!("{to}/{}", of(number)), part),
+                    true => {
+                        let packed = zstd::encode_all(part.as_bytes(), 1).unwrap();
+                        write(home.path(), &format!("{to}/{}.zst", of(number)), packed)
+                    }
+                };
+            }
+            let found = traffic(&home.path().join(&to).display().to_string(), BY, &[]);
+            if found["totals"] != whole["totals"] || rows(&found, BY) != rows(&whole, BY) {
+                faults.push(format!("{to}: {}, not {}", found["totals"], whole["totals"]));
+            }
+        }
+    }
+    none(&faults);
+    // Logs of the same time are several, whatever their numbers are.
+    for number in 1..=3 {
+        let own: String = lines.iter().skip(number).step_by(3).map(|line| format!("{line}\n")).collect();
+        write(home.path(), &format!("three/audit.{number}.log"), own);
+    }
+    let three = traffic(&home.path().join("three").display().to_string(), "instance", &[]);
+    assert_eq!(rows(&three, "instance").len(), 3, "{}", three["rows"]);
+}
+
+/// Links that go round in circles end, below `**` as in folders.
+#[test]
+#[cfg(unix)]
+fn links_in_circles_end() {
+    let home = folder();
+    write(home.path(), "real/audit.log", sample_bytes("forms/v1.log"));
+    std::os::unix::fs::symlink("..", home.path().join("real/up")).unwrap();
+    std::os::unix::fs::symlink("real", home.path().join("alias")).unwrap();
+    let counted = |source: &str| count(&traffic(source, BY, &[])["totals"], "requests");
+    let place = home.path().display();
+    assert_eq!(counted(&format!("{place}/**/audit.log")), counted(&form("v1.log")));
+    assert_eq!(counted(&format!("{place}/**/*.log")), counted(&form("v1.log")));
+}

@@ -695,3 +695,17 @@ print(json.dumps([nodes, requests, len(done), failed]))
     let text = plimsoll(&["guard", "events", &sample("drain")]);
     assert!(text.exits(0).stdout.contains("drained 3 nodes: node-00, node-01, node-02; 21 pods"), "{}", text.stdout);
 }
+
+/// Databases that were swapped would show as deleted what was created.
+#[test]
+fn databases_in_the_wrong_order_are_refused() {
+    let bundle = sample("list-storm");
+    let of = |name: &str| sample(&format!("list-storm/etcd/{name}.db.zst"));
+    let args = |before: &str, after: &str| {
+        plimsoll(&["guard", "events", &bundle, "--before", &of(before), "--after", &of(after)])
+    };
+    args("before", "after").exits(0);
+    let swapped = args("after", "before");
+    assert_eq!(swapped.code, Some(2), "{}", swapped.stdout);
+    assert!(swapped.stderr.contains("swap them"), "{}", swapped.stderr);
+}

@@ -232,3 +232,35 @@ fn process(page: &str) -> String {
         .flat_map(|line| [line, "\n"])
         .collect()
 }
+
+/// What Prometheus gives of several processes is no page of one: nothing is counted, and it is said.
+#[test]
+fn a_page_of_several_processes_is_none() {
+    let home = folder();
+    let [one, other] = two();
+    for ((time, one), (_, other)) in one.iter().zip(&other) {
+        let owned = |page: &str, instance: &str| -> String {
+            let labelled = |line: &str| match line.split_once(['{', ' ']) {
+                _ if line.starts_with('#') => String::new(),
+                Some((name, rest)) if line[name.len()..].starts_with('{') => {
+                    format!("{name}{{instance=\"{instance}\",{rest}\n")
+                }
+                Some((name, rest)) => format!("{name}{{instance=\"{instance}\"}} {rest}\n"),
+                None => String::new(),
+            };
+            page.lines().map(labelled).collect()
+        };
+        let both = owned(one, "a:6443") + &owned(other, "b:6443");
+        write(home.path(), &format!("both/{time:.3}.txt.zst"), packed(&both));
+        write(home.path(), &format!("one/{time:.3}.txt.zst"), packed(&owned(one, "a:6443")));
+        write(home.path(), &format!("plain/{time:.3}.txt.zst"), packed(one));
+    }
+    let of = |name: &str| home.path().join(name).display().to_string();
+    let ran = plimsoll(&["traffic", &of("both"), "--from", "metrics"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stdout);
+    assert!(ran.stderr.contains("several processes") && ran.stderr.contains("instance=b:6443"), "{}", ran.stderr);
+    assert!(!ran.stdout.contains("requests in"), "{}", ran.stdout);
+    // Of one process they are pages as any.
+    let [one, plain] = [of("one"), of("plain")].map(|name| metrics(&name, "verb,resource", &[]));
+    none(&same_report(&one, &plain, "verb,resource"));
+}

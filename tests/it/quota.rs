@@ -629,3 +629,24 @@ fn every_finding_of_quotas_is_in_the_docs() {
         assert!(docs.contains(&format!("<a id=\"{id}\"></a>`{id}`")), "{id} is not in docs/findings.md");
     }
 }
+
+/// What is misspelt is no namespace in which all is well.
+#[test]
+fn an_unknown_namespace_or_resource_is_an_error() {
+    let bundle = sample("list-storm");
+    for (args, what) in [
+        (vec!["check", &bundle, "-n", "batchh"], "there is batch"),
+        (vec!["lint", &bundle, "-n", "batchh"], "there is batch"),
+        (vec!["propose", &bundle, "-n", "batchh"], "there is batch"),
+        (vec!["propose", &bundle, "--resource", "requests.cpuu"], "no quota and no usage of it"),
+    ] {
+        let ran = plimsoll(&[&["quota"], args.as_slice()].concat());
+        assert_eq!(ran.code, Some(3), "{args:?}: {}", ran.stdout);
+        assert!(ran.stderr.contains(what), "{args:?}: {}", ran.stderr);
+    }
+    // Twenty times is no headroom.
+    plimsoll(&["quota", "propose", &bundle, "--headroom", "20"]).exits(2);
+    let ran = plimsoll(&["quota", "check", &bundle, "--until", "2020-01-01"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("they are of 2026-11-20"), "{}", ran.stderr);
+}

@@ -740,7 +740,25 @@ fn no_episode_is_in_a_time_that_is_not_known() {
         let [from, to] = ends(own);
         from.as_str() < "2026-11-20T09:38:47" && to.as_str() > "2026-11-20T09:38:47"
     };
-    assert!(episodes.iter().find(is_restart).is_some_and(|own| own["grade"] != "surge"), "{}", report["summary"]);
+    assert!(episodes.iter().find(is_restart).is_some_and(|own| own["grade"] == "outage"), "{}", report["summary"]);
+    // Each bundle has the episodes that it has alone, whoever lists them; a third has none, and adds none.
+    let third = bundle("quiet");
+    let listed = |all: &Value| -> Vec<[String; 3]> {
+        let field = |own: &Value, name: &str| own[name].as_str().unwrap().to_owned();
+        all.as_array().unwrap().iter().map(|own| ["from", "to", "grade"].map(|name| field(own, name))).collect()
+    };
+    let alone: Vec<[String; 3]> = [&first, &second, &third]
+        .iter()
+        .flat_map(|one| listed(&plimsoll(&["report", one, "-o", "json"]).json(0)["episodes"]))
+        .collect();
+    assert_eq!(listed(&plimsoll(&["report", &third, &first, &second, "-o", "json"]).json(0)["episodes"]), alone);
+    assert_eq!(listed(&plimsoll(&["guard", "episodes", &third, &first, &second, "-o", "json"]).json(0)["rows"]), alone);
+    let between = ["--from", "2026-11-20T09:30:00Z", "--to", "2026-11-20T09:31:00Z"];
+    let ran = plimsoll(&[&["report", first.as_str(), second.as_str()], between.as_slice()].concat());
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    assert!(ran.stderr.contains("no bundle is of"), "{}", ran.stderr);
+    let ran = plimsoll(&["report", &third, "--history", "/nonexistent/store"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     // What was named and is not there is missing from what is reported.
     for command in ["report", "quota check"] {
         let words: Vec<&str> = command.split(' ').chain(["no/such/log", second.as_str()]).collect();

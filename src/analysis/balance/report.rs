@@ -434,7 +434,9 @@ fn since_text(since: &Since) -> String {
         Some((name, at)) => format!("; {name} started at {}", clock(*at)),
         None => "; no apiserver started near it".to_owned(),
     };
-    format!("{}: {} before, {} from then on{restart}", clock(since.at), percent(since.before), percent(since.after))
+    // Its log may begin then.
+    let before = if since.before > 0.0 { percent(since.before) } else { "no request".to_owned() };
+    format!("{}: {before} before, {} from then on{restart}", clock(since.at), percent(since.after))
 }
 
 /// The finding of a fleet, which is called `of` where there are several.

@@ -135,7 +135,8 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
         .enumerate()
         .map(|(lead, (p10, p50, p90))| Step { at: at(lead), p10: p10 * unit, p50: p50 * unit, p90: p90 * unit })
         .collect();
-    forecast.growth_per_week = Some(seen.growth * unit * (7 * DAY) as f64 / grid.step as f64);
+    // Of less, what a day brings is taken for a trend, or the trend for what a day brings.
+    forecast.growth_per_week = (!is_young).then(|| seen.growth * unit * (7 * DAY) as f64 / grid.step as f64);
     forecast.model = seen.model;
     forecast.seasons = seen.seasons;
     forecast.changes =
@@ -167,6 +168,10 @@ pub fn forecast(grid: &Grid, limit: Option<f64>, options: &Options) -> Forecast 
         _ if is_young => Verdict::TooShort,
         _ => Verdict::Clear,
     };
+    if forecast.verdict == Verdict::TooShort {
+        // It is not unlikely: nobody knows.
+        forecast.probability = None;
+    }
     forecast
 }
 

@@ -42,4 +42,4 @@ mod tests_innocent;
 
 pub use requests::Requests;
 pub use series::RequestSeries;
-pub use verdict::{Episode, Input, Judged, blind, judge};
+pub use verdict::{Episode, Input, Judged, Weight, blind, judge};

@@ -14,7 +14,7 @@ use super::requests::{
 };
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
-use crate::model::time::{Micros, Span};
+use crate::model::time::Micros;
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
@@ -121,8 +121,6 @@ pub struct RequestSeries {
     pub grid: Grid,
     /// [`Requests::seams`].
     pub seams: Vec<Micros>,
-    /// [`Input::unseen`](super::verdict::Input::unseen).
-    pub(super) unseen: Vec<Span>,
     /// By interval.
     pub tiles: Vec<Tile>,
     /// Requests by apiserver, each by interval; without watches, which many start once another apiserver is away.
@@ -267,7 +265,6 @@ impl RequestSeries {
             source: requests.source(),
             grid,
             seams: requests.seams().to_vec(),
-            unseen: Vec::new(),
             tiles: vec![Tile::default(); len],
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             starting: vec![[vec![0.0; len], vec![0.0; len]]; requests.instances().len()],

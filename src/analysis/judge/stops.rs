@@ -86,14 +86,9 @@ fn plus<'c>(counts: &[f64], more: impl Iterator<Item = &'c Vec<f64>>) -> Vec<f64
     more.fold(counts.to_vec(), |sum, own| sum.iter().zip(own).map(|(a, b)| a + b).collect())
 }
 
-/// Seconds of each interval of which something is known.
+/// Seconds of each interval.
 fn seconds(series: &RequestSeries) -> Vec<f64> {
-    let grid = series.grid;
-    let unseen = |at: usize| {
-        let all = series.unseen.iter().map(|own| overlap(grid.covered(&(at..at + 1)), *own));
-        all.sum::<Micros>() as f64 / SECOND as f64
-    };
-    (0..series.tiles.len()).map(|at| (grid.seconds(at) - unseen(at)).max(0.0)).collect()
+    (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
 }
 
 /// The same for baselines: intervals without anything in a log, where that can't be chance, count for none. A part of

@@ -102,12 +102,12 @@ pub(super) fn judged(made: &Made, vitals: Option<&Vitals>) -> Vec<Episode> {
 
 /// What is found in requests of a log, of pages, or of both.
 pub(super) fn found_in(requests: &[&dyn Requests], vitals: Option<&Vitals>) -> Vec<Episode> {
-    judge(&Input { requests, vitals, operations: &[], given: &[], unseen: &[] }).episodes
+    judge(&Input { requests, vitals, operations: &[], given: &[] }).episodes
 }
 
 /// What becomes of windows that somebody names.
 fn named(made: &Made, given: &[Span]) -> Vec<Episode> {
-    judge(&Input { requests: &[made], vitals: None, operations: &[], given, unseen: &[] }).episodes
+    judge(&Input { requests: &[made], vitals: None, operations: &[], given }).episodes
 }
 
 pub(super) fn tiles(own: &Episode) -> (i64, i64) {
@@ -536,8 +536,7 @@ fn a_deletion_is_as_large_as_what_changes_with_it() {
     let deleted = |vitals: &Vitals| {
         let caller = ["carol".to_owned(), String::new()];
         let operations = [Operation { at, caller, objects: 1.0 }];
-        judge(&Input { requests: &[&made], vitals: Some(vitals), operations: &operations, given: &[], unseen: &[] })
-            .episodes
+        judge(&Input { requests: &[&made], vitals: Some(vitals), operations: &operations, given: &[] }).episodes
     };
     let found = deleted(&changes(|tile| if tile == 20 { 150.0 } else { 10.0 }));
     assert_eq!((found.len(), found[0].grade, first(&found[0])), (1, Grade::Surge, ("cascade-delete", Some("carol"))));

@@ -117,17 +117,6 @@ fn all_writes_that_fail_are_an_outage_though_it_begins_and_ends_within_an_interv
     assert_eq!(judged(&made, None)[0].grade, Grade::Outage);
 }
 
-#[test]
-fn times_of_which_nothing_is_known_are_no_outage() {
-    let made =
-        Made::new(90, |tile, _, own| Cell { count: if (30..60).contains(&tile) { 0.0 } else { own.count }, ..own });
-    let grid = made.axes.grid;
-    let judged =
-        |unseen: &[_]| judge(&Input { requests: &[&made], vitals: None, operations: &[], given: &[], unseen }).episodes;
-    assert_eq!(judged(&[]).len(), 1);
-    assert!(judged(&[(grid.start(30), grid.start(60))]).is_empty());
-}
-
 /// Two apiservers, one of whose logs is of `held` intervals only; a client asks for ten times as many LISTs within
 /// `busy`.
 fn of_unequal_logs(held: std::ops::Range<usize>, busy: std::ops::Range<usize>) -> Made {
@@ -151,7 +140,7 @@ fn logs_of_unequal_times_are_no_load() {
     // Whoever names another time sees that.
     let made = of_unequal_logs(20..90, 0..0);
     let given = |from: usize, to: usize| [(made.axes.grid.start(from), made.axes.grid.start(to))];
-    let named = |given: &[_]| judge(&Input { requests: &[&made], vitals: None, operations: &[], given, unseen: &[] });
+    let named = |given: &[_]| judge(&Input { requests: &[&made], vitals: None, operations: &[], given });
     assert_eq!((named(&given(0, 10)).common, named(&given(0, 10)).episodes[0].from), (None, given(0, 10)[0].0));
     assert_eq!(named(&given(40, 50)).common, Some((made.axes.grid.start(20), made.axes.grid.span.1)));
     // Of less than half of the time that one holds is nothing left to compare: it is judged as it is.

@@ -65,9 +65,10 @@ pub struct Input<'i> {
     pub operations: &'i [Operation],
     /// Windows that somebody named: each is an episode, whatever deviates in it, and nothing else is.
     pub given: &'i [Span],
-    /// Times of which nothing is known, as between two bundles.
-    pub unseen: &'i [Span],
 }
+
+/// How heavy an episode weighs: its grade, then how much deviated for how long.
+pub type Weight = (std::cmp::Reverse<Grade>, u64);
 
 /// An episode.
 #[derive(Debug, Clone)]
@@ -103,8 +104,8 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// How heavy it weighs among episodes: grade first, then how much deviated for how long.
-    pub fn weight(&self) -> (std::cmp::Reverse<Grade>, u64) {
+    /// How heavy it weighs among episodes.
+    pub fn weight(&self) -> Weight {
         let bad = self.deviations.iter().filter(|own| own.signal.is_felt() == (self.grade <= Grade::Incident));
         (std::cmp::Reverse(self.grade), bad.map(|own| own.weight).fold(0.0, f64::max) as u64)
     }
@@ -159,8 +160,7 @@ pub fn judge(input: &Input<'_>) -> Judged {
         Some(cut) => RequestSeries::new(cut),
         None => whole,
     };
-    let mut series: Vec<RequestSeries> = series.into_iter().zip(&cut).map(of_cut).collect();
-    series.iter_mut().for_each(|own| own.unseen = input.unseen.to_vec());
+    let series: Vec<RequestSeries> = series.into_iter().zip(&cut).map(of_cut).collect();
     let (episodes, recurring) = judge_series(&Input { requests: &requests, ..*input }, &series);
     Judged { episodes, series, recurring, common: cut.iter().flatten().map(Common::span).next() }
 }
@@ -179,20 +179,13 @@ fn judge_series(input: &Input<'_>, series: &[RequestSeries]) -> (Vec<Episode>, u
         let new: Vec<Deviation> = found.into_iter().filter(is_new).collect();
         all.extend(new);
     }
-    // What seems to stop where the record does is how that was cut.
-    let is_cut = |own: &Deviation| {
-        let is_stop = own.signal.is_stop() || own.signal.is_away();
-        is_stop && input.unseen.iter().any(|gap| near(own.span, *gap, own.slack))
-    };
-    all.retain(|own| !is_cut(own));
     all = without(all, |own, all| is_tail(own, all, series, input.vitals));
     all = without(all, |own, all| is_contradicted(own, all, series));
     let mut all = without_uncounted(all, series, input.vitals);
     let mut operations = input.operations.to_vec();
     all.extend(cascades::counted(&mut operations, input.vitals));
     let record = series.iter().fold(None, |all, own| together(all, Some(own.grid.span))).unwrap_or_default();
-    let mut found = episodes(all.clone(), series, input.vitals);
-    found.iter_mut().for_each(|own| own.span = known_part(own.span, input.unseen));
+    let found = episodes(all.clone(), series, input.vitals);
     let alike = found.len();
     let of_store = |span: Span| -> f64 {
         let of = |own: &&dyn Requests| {
@@ -213,15 +206,6 @@ fn judge_series(input: &Input<'_>, series: &[RequestSeries]) -> (Vec<Episode>, u
         judged(input, series, &operations, &drafts, Some(&found))
     };
     (episodes, recurring)
-}
-
-/// A time but for those at its ends of which nothing is known.
-fn known_part(span: Span, unseen: &[Span]) -> Span {
-    unseen.iter().fold(span, |own, gap| match (own.0 >= gap.0, own.1 <= gap.1) {
-        (true, false) if own.0 < gap.1 => (gap.1, own.1),
-        (false, true) if own.1 > gap.0 => (own.0, gap.0),
-        _ => own,
-    })
 }
 
 /// Whether pages count requests that are slow for their kind, of which audit logs show that nobody waits for them but
@@ -261,8 +245,7 @@ fn judged(
     let others: Option<Vec<Span>> = found.map(|all| all.iter().map(|own| (own.from, own.to)).collect());
     // What others ask for while a controller asks for nothing is as usual as at any time.
     let changes = drafts.iter().filter(|draft| !are_silences(&draft.deviations));
-    let busy = changes.map(|draft| draft.span).chain(others.iter().flatten().copied());
-    let busy: Vec<Span> = busy.chain(input.unseen.iter().copied()).collect();
+    let busy: Vec<Span> = changes.map(|draft| draft.span).chain(others.iter().flatten().copied()).collect();
     let mut sets: Vec<(Vec<Tiles>, Vec<Span>)> = Vec::new();
     for own in series {
         let of = drafts.iter().map(|draft| around(own, draft.span, &busy, others.as_deref()));

@@ -159,17 +159,6 @@ impl Vitals {
         gaps.find(|gap| (gap.0..=gap.1 + SECOND).contains(&start.at))
     }
 
-    /// The same where nothing is known of some times: that no page is of these is no sign, nor is what started then.
-    pub fn without(mut self, unseen: &[Span]) -> Self {
-        let is_known = |own: &Span| unseen.iter().all(|other| own.1 <= other.0 || own.0 >= other.1);
-        for course in self.courses.iter_mut().filter(|course| course.vital == Vital::Unreachable) {
-            course.points.retain(|point| is_known(&point.span));
-        }
-        // Of what started then, nobody saw who noticed.
-        self.starts.retain(|start| is_known(&(start.at, start.at)));
-        self
-    }
-
     /// The mean of a vital over a time, over all courses that `accept` takes, and of how many events; points count by
     /// the part of them that lies within. `None` where there is no point.
     pub fn mean(&self, vital: Vital, (from, to): Span, accept: impl Fn(&Course) -> bool) -> Option<(f64, f64)> {

@@ -22,6 +22,9 @@ use crate::model::time::{Micros, SECOND, together};
 use crate::model::uri::{ReadShape, Scope};
 use std::ops::RangeInclusive;
 
+/// No apiserver answers more requests in a tile: sums of these can't overflow.
+const MAX_REQUESTS: i64 = 1 << 40;
+
 /// Takes a row of a table; the error is the column that does not hold a value of a roll-up.
 pub(super) type TakeRow = fn(&mut Loader, &[Cells<'_>], usize) -> Result<(), &'static str>;
 
@@ -209,6 +212,9 @@ impl Loader {
         let text = |column: usize| cells[column].text(row);
         let Some((key, _)) = self.traffic_key(std::array::from_fn(|column| text(column + 1)))? else { return Ok(()) };
         let count = |column: usize| cells[column].count(row);
+        if !(0..=MAX_REQUESTS).contains(&cells[13].number(row)) || cells[14].number(row) > cells[13].number(row) {
+            return Err("requests");
+        }
         let histogram = |column: usize| Histogram::decode(text(column), count(column + 1), count(column + 2));
         let mut read =
             Traffic { requests: count(13), open: count(14), latency: histogram(15).ok_or("latency")?, more: None };

@@ -14,6 +14,7 @@ use crate::analysis::clients::cost::{Metered, SizeContext};
 use crate::analysis::clients::report::{MEASURES, Read, report};
 use crate::analysis::clients::{Clients, detect};
 use crate::analysis::list_route::Minor;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, KubeFlags, TimeFlags};
 use crate::commands::show;
 use crate::inputs::rollup;
@@ -130,7 +131,7 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
         return Err(Error::Input(format!("{folder}: no audit log; metrics alone are read by plimsoll traffic")));
     }
     let server = found::server_version(question.k8s_version.as_deref(), found.bundle.as_ref())?;
-    let facts = pages::quiet_facts(found.pages, context)?;
+    let facts = pages::quiet_facts(found.pages, Retention::Requests, context)?;
     let (rollup, outcome) = rollup::read(found.streams, &selection, context)?;
     let metrics = Metered::new(&facts);
     let snapshot =

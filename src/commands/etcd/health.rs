@@ -44,6 +44,10 @@ pub(super) fn answer(question: &question::EtcdHealth, context: &mut Context<'_>)
         context.lost(error)?;
     }
     pages::keep(&mut found.pages, since, until);
+    if found.pages.is_empty() {
+        let sources = question.sources.join(", ");
+        return Err(Error::Usage(format!("--since, --until: no metrics page of this time in {sources}")));
+    }
     let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
     if !facts.has_store() {
         let first = read.inputs.first().map_or("", |input| input.path.as_str());

@@ -18,6 +18,7 @@ pub(in crate::commands) use flame::asks as ask_of_flame;
 
 use super::show;
 use crate::analysis::answer::Answer;
+use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, MomentFlags};
 use crate::inputs::etcd::opened::Ask;
 use crate::model::question::{self, Question};
@@ -157,7 +158,7 @@ impl Args {
 
 /// Reads a size: 8589934592, 8GiB.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let size = amount(text).ok().filter(|size| (0.0..9e18).contains(size));
+    let size = amount(text).ok().filter(|size| (1.0..9e18).contains(size));
     size.map(|size| size.round() as u64).ok_or_else(|| "a size: 8589934592, 512Mi, 8GiB".to_owned())
 }
 
@@ -168,5 +169,6 @@ fn quota(given: Option<u64>, argument: &str, context: &mut Context<'_>) -> Optio
     }
     let found = find::find(&[argument.to_owned()], Wanted::Pages, context.io.now);
     // What can't be read of the metrics is no loss here: they were not asked for.
-    crate::analysis::metrics::etcd::quota(&crate::inputs::pages::quiet_facts(found.pages, context).ok()?)
+    let facts = crate::inputs::pages::quiet_facts(found.pages, Retention::Requests, context).ok()?;
+    crate::analysis::metrics::etcd::quota(&facts)
 }

@@ -59,8 +59,11 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
             load.clusters.join(", ")
         ))?;
     }
-    let rollup = load.rollup(context)?;
-    load.rollup.clone_from(&rollup);
+    let rollup = load.whole(context)?;
+    load.rollups = match (load.pieces().len(), &rollup) {
+        (1, Some(rollup)) => vec![Arc::clone(rollup)],
+        _ => load.rolled(context)?,
+    };
     load.course(None);
     let is_judged = [Source::Audit, Source::Metrics].into_iter().any(|kind| load.has(kind));
     let episodes = load.judge(None, &Answers::default(), &own.shown());

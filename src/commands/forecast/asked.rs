@@ -103,6 +103,12 @@ pub(super) fn date(text: &str) -> Result<Micros, String> {
     parse_any(text).or_else(|| parse_utc(text)).ok_or_else(|| "2026-12-24 or 2026-12-24T08:00:00Z".to_owned())
 }
 
+/// Reads a size that is not nothing.
+pub(super) fn above_zero(text: &str) -> Result<f64, String> {
+    let amount = limits::amount(text).map_err(|error| error.to_string())?;
+    Some(amount).filter(|amount| *amount > 0.0).ok_or_else(|| "write a size above zero, as 8Gi".to_owned())
+}
+
 /// Reads `REGEX=NUMBER`, split at its last `=`: a pattern may hold labels.
 pub(super) fn limit(text: &str) -> Result<(Regex, f64), String> {
     let form = "write REGEX=NUMBER or a quantity, as etcd_db_bytes=8Gi";

@@ -86,7 +86,7 @@ pub struct Args {
     #[arg(long = "limits", value_name = "FILE", help_heading = "Limits")]
     limits_file: Option<PathBuf>,
     /// The quota of etcd where no series has it (default: etcd's own, 2Gi).
-    #[arg(long, value_name = "SIZE", value_parser = crate::sources::limits::amount, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = asked::above_zero, help_heading = "Limits")]
     etcd_quota: Option<f64>,
     /// A limit that is reached within this time is a warning.
     #[arg(long, value_name = "LENGTH", default_value = "30d", value_parser = length_parser(1, "12h, 30d, 8w"),
@@ -97,7 +97,7 @@ pub struct Args {
         help_heading = "Limits")]
     critical_within: Micros,
     /// Forecast with this added: '[NAMESPACE:]+N WHAT', as 'web:+200 pods', '+50 nodes' (repeatable).
-    #[arg(long = "add", value_name = "WHAT", help_heading = "What if")]
+    #[arg(long = "add", value_name = "WHAT", allow_hyphen_values = true, help_heading = "What if")]
     additions: Vec<String>,
     /// Forecast with this number of nodes.
     #[arg(long, value_name = "N", help_heading = "What if")]
@@ -252,7 +252,8 @@ fn make_report(
     let mut report = report::report(&targets, &forecasts, &again, input);
     if !plan.is_empty() {
         let observed: Vec<(&Series, &Grid)> = observed.iter().map(|(series, grid)| (series, grid)).collect();
-        let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| forecast(grid, limit, &options));
+        let outcome = what_if(&plan, &observed, &targets, &forecasts, &|grid, limit| forecast(grid, limit, &options))
+            .map_err(Error::usage)?;
         outcome.add_to(&targets, question.horizon, context.settings.top, &mut report);
     }
     report.lead.splice(0..0, as_of);

@@ -5,7 +5,7 @@ use crate::analysis::incident::episode_report::{news_report, report};
 use crate::analysis::incident::watch::Watching;
 use crate::cli::repeat::stop_signal;
 use crate::cli::{Context, Error, FailOn, TimeFlags, duration_parser};
-use crate::inputs::load::{self, JudgedEpisodes};
+use crate::inputs::episodes::{self, JudgedEpisodes};
 use crate::model::time::Micros;
 use crate::model::units::counted;
 use crate::sources::clock::now;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         return follow(args, context);
     }
     let within = args.time.resolve(context.io.now).map_err(Error::Usage)?;
-    let mut judged = load::episodes(&args.sources, within, context)?;
+    let mut judged = episodes::episodes(&args.sources, within, context)?;
     judged.losses.iter().try_for_each(|loss| context.lost(loss))?;
     if !judged.is_judged && judged.episodes.is_empty() {
         // Not that all is well.
@@ -86,7 +86,7 @@ fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let (mut rounds, mut reported) = (0, 0);
     loop {
         let next = Instant::now() + args.every;
-        let judged = load::episodes(&args.sources, (Some(now() - last), None), context);
+        let judged = episodes::episodes(&args.sources, (Some(now() - last), None), context);
         let JudgedEpisodes { mut episodes, clusters, notes, .. } = match judged {
             Ok(judged) => judged,
             // What can't be read at first never could; later a log may just be rotated.

@@ -5,7 +5,7 @@ use crate::analysis::answer::Answer;
 use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
 use crate::analysis::quota::report::{self, FIELDS, QuotaInput};
 use crate::analysis::quota::{lint, manifests};
-use crate::cli::{Context, Error, FailOn};
+use crate::cli::{Context, Error, FailOn, parse_tenfold_share};
 use crate::commands::show;
 use crate::inputs::flow::FlowFlags;
 use crate::inputs::quotas::{self, Inputs, QuotaOptions, SourceFlags};
@@ -15,6 +15,7 @@ use crate::model::quota::Quotas;
 use crate::model::time::Micros;
 use crate::model::units::{counted, parse_duration};
 use crate::views::{Format, objects};
+use clap::builder::RangedU64ValueParser;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "max", value_name = "WHICH")]
     peak: PeakOf,
     /// What to add to the peak.
-    #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = share)]
+    #[arg(long, default_value = "20%", value_name = "SHARE", value_parser = parse_tenfold_share)]
     headroom: f64,
     /// Treat a shorter peak as a spike: 5m, 15m, 1h or 4h.
     #[arg(long, default_value = "15m", value_name = "LENGTH", value_parser = lasting)]
@@ -67,7 +68,8 @@ pub struct Args {
         "allow_decrease"])]
     api: bool,
     /// With --api: number of users, by seats.
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "api")]
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "api",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     clients: usize,
     /// With --api: seats of an apiserver, --max-requests-inflight + --max-mutating-requests-inflight [default: 600].
     #[arg(long, value_name = "N", requires = "api", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -77,17 +79,6 @@ pub struct Args {
     /// Write one file for each namespace into this folder, and a kustomization.yaml that names them.
     #[arg(long, value_name = "DIR")]
     kustomize: Option<PathBuf>,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = match text.strip_suffix('%') {
-        Some(number) => number.trim().parse::<f64>().map(|number| number / 100.0),
-        None => text.parse(),
-    };
-    share
-        .ok()
-        .filter(|share| (0.0..=100.0).contains(share))
-        .ok_or_else(|| "write a share of 0 or more, as in 20% or 0.2".to_owned())
 }
 
 fn lasting(text: &str) -> Result<Micros, String> {
@@ -160,6 +151,16 @@ pub(super) fn answer(
     // With a LimitRange silent containers have defaults.
     let silent = if question.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
     let proposals = propose::propose(&quotas, &refused, &silent, &rules);
+    let is_known = |resource: &&String| {
+        let of_quotas = quotas.standings.iter().map(|own| &own.resource);
+        of_quotas.chain(quotas.usage.iter().map(|own| &own.resource)).any(|own| own == *resource)
+    };
+    if let Some(resource) = question.resources.iter().find(|own| !is_known(own)) {
+        return Err(Error::Input(format!(
+            "--resource {resource}: these sources have no quota and no usage of it; quotas write requests.cpu, \
+             limits.memory, pods"
+        )));
+    }
     if proposals.rows.is_empty() {
         context.notice(
             "nothing to propose: no usage of a namespace in these sources; give a bundle with pods and quotas, a \

@@ -168,6 +168,11 @@ const BEYOND: Micros = 10 * SECOND;
 /// What the data cover of a window that was named, where it reaches beyond them by more than an interval.
 fn covered((from, to): Span, load: &Load) -> Result<Span, Error> {
     match load.span {
+        Some(_) if load.is_unseen((from, to)) => Err(Error::Usage(format!(
+            "--from, --to: no bundle is of {}; the bundles are of {}",
+            shown((from, to)),
+            load.times()
+        ))),
         Some(span) if from < span.1 && span.0 < to => {
             let from = if span.0 - from > BEYOND { span.0 } else { from };
             let to = if to - span.1 > BEYOND { span.1 } else { to };
@@ -215,14 +220,14 @@ fn incident(
     load.pages(found, context)?;
     sections::walk_ends(&load, context);
     // The first pass over the logs finds the window, and answers what is asked of all of the time.
-    let (of_logs, rollup, names, mut sections) = together::run(context, |context| {
+    let (of_logs, rollups, names, mut sections) = together::run(context, |context| {
         let names = if question.redact { load.names(context) } else { Ok(Vec::new()) };
         let sections = Sections::of(&load, Asks::LogsOfAllTime, context);
-        let rollup = load.rollup(context);
-        Ok((load.pulse_of_logs(context)?, rollup?, names?, sections?))
+        let rollups = load.rolled(context);
+        Ok((load.pulse_of_logs(context)?, rollups?, names?, sections?))
     })?;
     load.course(of_logs);
-    load.rollup = rollup;
+    load.rollups = rollups;
     let has_times = [Source::Audit, Source::Metrics, Source::Cgroup].into_iter().any(|kind| load.has(kind));
     if within != (None, None) && has_times && load.span.is_none() {
         return Err(Error::Usage("no data between --since and --until".to_owned()));

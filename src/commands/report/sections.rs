@@ -342,6 +342,8 @@ impl Sections {
             Err(Error::Output(error)) => return Err(Error::Output(error)),
             // It will be asked again when there is an answer.
             Err(Error::Unanswered) => {}
+            // What was named, and can't be read, is a loss, as any source is.
+            Err(error) if asked.name == "forecast" => context.lost(format!("--history: {error}"))?,
             Err(error) => self.lost.push(format!("{}: {error}", asked.title)),
         }
         Ok(())

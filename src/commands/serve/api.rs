@@ -7,7 +7,7 @@ use crate::analysis::guard::RULES;
 use crate::analysis::incident::episode_report;
 use crate::cli::{Context, Error, FailOn, Settings, Shown, parse_time, silent};
 use crate::commands::{self, report};
-use crate::inputs::load;
+use crate::inputs::episodes;
 use crate::model::question::{Balance, Bounds, Clients, Controllers, GuardEvents, Question, Report, Traffic};
 use crate::model::report::{Finding, Severity};
 use crate::model::time::{Micros, SECOND};
@@ -226,7 +226,7 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
             Ok(if is_page { "text/html; charset=utf-8" } else { "application/json" })
         }
         ApiRequest::Episodes(sources, bounds) => context.compose(json, |context| {
-            let mut judged = load::episodes(sources, *bounds, context)?;
+            let mut judged = episodes::episodes(sources, *bounds, context)?;
             judged.episodes.sort_by_key(|own| own.from);
             context.print(&episode_report::report(&judged.episodes, judged.is_judged, judged.notes), FailOn::Never)?;
             Ok("application/json")

@@ -8,7 +8,7 @@ use crate::analysis::list_route::Minor;
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::cli::{Context, Error};
-use crate::inputs::load;
+use crate::inputs::episodes;
 use crate::inputs::manifest::manifest;
 use crate::inputs::recording::{Gained, failed};
 use crate::inputs::rolled;
@@ -274,7 +274,7 @@ impl Counted {
         let began = std::time::Instant::now();
         let within = (Some(now() - JUDGED), None);
         let sources = super::api::judged_sources(store);
-        let episodes = load::episodes(&sources, within, context).map(|judged| judged.episodes);
+        let episodes = episodes::episodes(&sources, within, context).map(|judged| judged.episodes);
         let findings = match store.rollups() {
             // Metrics name no clients.
             Ok(parts) if parts.parts.is_empty() => Ok(Vec::new()),

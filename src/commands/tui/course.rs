@@ -131,14 +131,14 @@ impl SoFar {
         if !found.streams.is_empty() {
             load.read.insert(0, Source::Audit);
         }
-        let (of_logs, rollup) = together::run(context, |context| {
-            let rollup = load.rollup(context);
+        let (of_logs, rollups) = together::run(context, |context| {
+            let rollups = load.rolled(context);
             let found = find::find(sources, Wanted::Logs, context.io.now);
-            Ok((pulse_of_logs(found, (None, None), context)?, rollup?))
+            Ok((pulse_of_logs(found, (None, None), context)?, rollups?))
         })?;
         load.span = together(load.span, of_logs.as_ref().map(|pulse| pulse.span));
         load.pulse = of_logs.or_else(|| LoadSeries::of_pages(&load.facts));
-        load.rollup = rollup;
+        load.rollups = rollups;
         let episodes = load.judge(None, &Answers::default(), &sources.join(" "));
         Ok(course_of(&load.verdict(&episodes), &episodes, &load))
     }

@@ -20,12 +20,20 @@ pub(crate) struct Between {
 /// Compares two databases that are named.
 pub(crate) fn between(before: &str, after: &str, context: &mut Context<'_>) -> Result<Between, Error> {
     let sides = [open::open(before, context)?, open::open(after, context)?];
-    compare(sides, context)
+    let (between, revisions) = compare(sides, context)?;
+    if revisions.1 < revisions.0 {
+        return Err(Error::Usage(format!(
+            "--before {before} (revision {}) is the later one, --after {after} (revision {}) the earlier: swap them",
+            revisions.0, revisions.1
+        )));
+    }
+    Ok(between)
 }
 
 /// Compares the first and the last database that sources hold; nothing where there are not two.
 pub(crate) fn within(sources: &[String], context: &mut Context<'_>) -> Result<Option<Between>, Error> {
-    open::ends(sources, context)?.map(|sides| compare(sides, context)).transpose()
+    let sides = open::ends(sources, context)?;
+    Ok(sides.map(|sides| compare(sides, context)).transpose()?.map(|(between, _)| between))
 }
 
 /// What it asks of each database.
@@ -33,17 +41,19 @@ pub(crate) fn asks() -> Ask {
     Ask::keys(Mode::Plain)
 }
 
-fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<Between, Error> {
+/// What was deleted, and the revisions of both.
+fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<(Between, (u64, u64)), Error> {
     let files = sides.iter().map(|side| side.path.clone()).collect();
-    let mut spaces = Vec::new();
+    let (mut spaces, mut revisions) = (Vec::new(), Vec::new());
     for side in &sides {
         let walked = side.walked(None, &asks(), context);
-        side.file(&walked, context)?;
+        revisions.push(side.file(&walked, context)?.revision);
         spaces.push(walked);
     }
+    let revisions = revisions.first().copied().zip(revisions.last().copied()).unwrap_or_default();
     let removed = match spaces.as_slice() {
         [old, new] => diff::compare(&old.space, &new.space).removed(),
         _ => Removed::new(),
     };
-    Ok(Between { removed, files })
+    Ok((Between { removed, files }, revisions))
 }

@@ -1,12 +1,13 @@
 //! The Parquet files of a dataset: what they hold, and their columns.
 
-use crate::model::dataset::{AUDIT, EVENTS, METRICS, PageRows, Part, SCHEMA, SCHEMA_KEY, log_and_byte};
+use crate::model::dataset::{AUDIT, EVENTS, Kind, METRICS, PageRows, Part, SCHEMA, SCHEMA_KEY, log_and_byte};
 use crate::model::problem::{Problem, guarded};
 use crate::model::time::Micros;
 use polars::io::SerReader;
 use polars::io::parquet::metadata::FileMetadataRef;
 use polars::prelude::{
-    BooleanChunked, Column, DataFrame, DataType, Float64Chunked, Int64Chunked, ParquetReader, StringChunked,
+    ArrowDataType, BooleanChunked, Column, DataFrame, DataType, Float64Chunked, Int64Chunked, ParquetReader,
+    StringChunked, TimeUnit,
 };
 use std::fs::File;
 use std::io;
@@ -15,6 +16,33 @@ use std::sync::Arc;
 
 /// Rows: the first, and how many.
 pub(super) type Rows = (usize, usize);
+
+/// Columns that the first datasets did not have.
+const ADDED: [&str; 2] = ["request_object", "response_object"];
+
+/// Whether a column of this type holds what one of a kind does.
+fn holds(dtype: &ArrowDataType, kind: Kind) -> bool {
+    use ArrowDataType as Is;
+    match kind {
+        Kind::Time => matches!(dtype, Is::Timestamp(..) | Is::Int64),
+        Kind::Number => matches!(
+            dtype,
+            Is::Int8 | Is::Int16 | Is::Int32 | Is::Int64 | Is::UInt8 | Is::UInt16 | Is::UInt32 | Is::UInt64
+        ),
+        Kind::Truth => matches!(dtype, Is::Boolean),
+        Kind::Real => matches!(dtype, Is::Float32 | Is::Float64),
+        Kind::Text => match dtype {
+            Is::Dictionary(_, of, _) => holds(of, Kind::Text),
+            dtype => {
+                matches!(dtype, Is::Utf8 | Is::LargeUtf8 | Is::Utf8View | Is::Binary | Is::LargeBinary | Is::BinaryView)
+            }
+        },
+        Kind::Texts => match dtype {
+            Is::List(of) | Is::LargeList(of) => holds(&of.dtype, Kind::Text),
+            _ => false,
+        },
+    }
+}
 
 /// A file of a dataset's events or samples.
 pub(super) struct Parquet {
@@ -32,15 +60,28 @@ impl Parquet {
         let mut reader = ParquetReader::new(File::open(path)?);
         let schema = reader.schema()?;
         let meta = Arc::clone(reader.get_metadata()?);
-        let mut about = meta.key_value_metadata().iter().flatten();
-        if !about.any(|own| own.key == SCHEMA_KEY && own.value.as_deref() == Some(SCHEMA)) {
-            return Ok(None);
+        // Who rewrites a file may leave out what it says of itself; the columns are what counts.
+        let mut about = meta.key_value_metadata().iter().flatten().filter(|own| own.key == SCHEMA_KEY);
+        if let Some(other) = about.find_map(|own| own.value.as_deref().filter(|schema| *schema != SCHEMA)) {
+            return Err(Problem::damaged(format!("its schema is {other:?}, and this plimsoll reads {SCHEMA}"))
+                .hint("use the plimsoll that wrote it"));
         }
         let (table, columns) = match () {
-            () if schema.contains("audit_id") => (AUDIT, &EVENTS[..]),
+            () if ["audit_id", "event_time", "stage"].iter().filter(|name| schema.contains(name)).count() > 1 => {
+                (AUDIT, &EVENTS[..])
+            }
             () if schema.contains("le") => (METRICS.name, METRICS.columns),
             () => return Ok(None),
         };
+        for column in columns.iter().filter(|column| !ADDED.contains(&column.name)) {
+            let of = schema.get(column.name).map(|field| &field.dtype);
+            if !of.is_some_and(|dtype| holds(dtype, column.kind)) {
+                let is =
+                    of.map_or("is missing".to_owned(), |dtype| format!("is {dtype:?}, not {}", column.kind.name()));
+                return Err(Problem::damaged(format!("its column {} {is}", column.name))
+                    .hint("build the dataset again; docs/dataset.md lists the columns"));
+            }
+        }
         let columns = columns.iter().map(|column| column.name).filter(|name| schema.contains(name)).collect();
         Ok(Some(Self { path: path.to_owned(), meta, table, columns }))
     }
@@ -112,8 +153,17 @@ fn cast(frame: &DataFrame, name: &str, to: &DataType) -> Result<Column, Problem>
     }
 }
 
+/// Numbers; times in µs, in whatever unit they were written.
 pub(super) fn numbers(frame: &DataFrame, name: &str) -> Result<Int64Chunked, Problem> {
-    Ok(cast(frame, name, &DataType::Int64)?.i64()?.clone())
+    let here = |error: polars::prelude::PolarsError| Problem::from(error).at(format!("column {name}"));
+    let column = match frame.column(name) {
+        Ok(column) if matches!(column.dtype(), DataType::Datetime(..)) => {
+            let micros = column.cast(&DataType::Datetime(TimeUnit::Microseconds, None)).map_err(here)?;
+            micros.cast(&DataType::Int64).map_err(here)?.rechunk()
+        }
+        _ => cast(frame, name, &DataType::Int64)?,
+    };
+    Ok(column.i64()?.clone())
 }
 
 pub(super) fn truths(frame: &DataFrame, name: &str) -> Result<BooleanChunked, Problem> {

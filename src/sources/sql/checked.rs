@@ -354,8 +354,18 @@ fn join(join: &Join) -> Result<(), Problem> {
             _ => false,
         }
     }
+    // Without an equality polars has nothing to join by.
+    fn has_equality(expr: &Expr) -> bool {
+        use BinaryOperator as Op;
+        match expr {
+            Expr::Nested(inner) => has_equality(inner),
+            Expr::BinaryOp { left, op: Op::And, right } => has_equality(left) || has_equality(right),
+            Expr::BinaryOp { op, .. } => *op == Op::Eq,
+            _ => false,
+        }
+    }
     match constraint {
-        JoinConstraint::On(expr) if !is_plain(expr, is_inner) => refused(
+        JoinConstraint::On(expr) if !is_plain(expr, is_inner) || !has_equality(expr) => refused(
             format!("a join on {expr}"),
             "join on equal columns only; put other conditions into where, or into a subquery of their table",
         ),
@@ -370,6 +380,9 @@ fn call(function: &Function) -> Result<(), Problem> {
         && spec.order_by.iter().any(|order| order.options.nulls_first == Some(false))
     {
         return refused("nulls last in over (…)", "nulls come first there; leave them out with where … is not null");
+    }
+    if name == "last_value" && function.over.is_none() {
+        return refused("last_value() without over (…)", "take last()");
     }
     if name == "last_value" && matches!(&function.over, Some(WindowType::WindowSpec(spec)) if !spec.order_by.is_empty())
     {
@@ -480,6 +493,8 @@ mod tests {
             ("select x from a where y = 1 or x in (select x from b)", "in (select …) of more than one table"),
             ("select x from a join b on a.y = b.y where x in (select x from c)", "in (select …) of more"),
             ("select last_value(x) over (order by y) from a", "last_value()"),
+            ("select last_value(x) from a", "last_value()"),
+            ("select * from a join b on a.x > b.x", "a join on"),
             ("select count(*) over () as n, sum(x) over () + 1 from a", "over () alone"),
             ("select strpos(x, y) from a", "strpos() of what stands in a column"),
             ("select position(y in x) from a", "position() of what stands in a column"),

@@ -95,9 +95,11 @@ fn instant(text: &str) -> Result<Micros, Problem> {
         Ok(seconds) if SECONDS.contains(&seconds) => Ok((seconds * SECOND as f64).round() as Micros),
         Ok(_) => Err(Problem::malformed(format!("'{text}' is not a time between 1970 and 2200"))
             .hint("numbers are seconds since 1970, not milliseconds")),
-        Err(_) => parse_any(text).ok_or_else(|| {
-            Problem::malformed(format!("'{text}' is not a time")).hint("times are seconds since 1970 or RFC 3339")
-        }),
+        Err(_) => {
+            let hint = "times are seconds since 1970 or RFC 3339, of 1970 to 2200";
+            let at = parse_any(text).filter(|at| SECONDS.contains(&(*at as f64 / SECOND as f64)));
+            at.ok_or_else(|| Problem::malformed(format!("'{text}' is not a time")).hint(hint))
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::model::incident::Incident;
 use crate::views::markdown::escape;
 use crate::views::text::plain;
-use minijinja::{AutoEscape, Environment, Output, State, UndefinedBehavior, Value, escape_formatter};
+use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter};
 use serde_json::Value as Json;
 
 /// Whether it gives markup.
@@ -32,11 +32,20 @@ fn format(out: &mut Output<'_>, state: &State<'_, '_>, value: &Value) -> Result<
 pub(super) fn fill(incident: &mut Incident, document: &Json) -> Result<(), String> {
     for own in &mut incident.own {
         let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        // A condition may be about what is missing: {% if incident.from %}.
+        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         environment.set_formatter(format);
         let html = is_html(&own.path);
         environment.set_auto_escape_callback(move |_| if html { AutoEscape::Html } else { AutoEscape::None });
-        let wrong = |error: minijinja::Error| format!("--template {}: {error}", own.path);
+        let wrong = |error: minijinja::Error| {
+            let hint = match error.kind() {
+                ErrorKind::UndefinedError => {
+                    ": a name that is not there (what may be missing has {{ NAME | default('') }} or {% if NAME %})"
+                }
+                _ => "",
+            };
+            format!("--template {}: {error}{hint}", own.path)
+        };
         own.text = environment.render_named_str(&own.path, &own.text, document).map_err(wrong)?;
     }
     Ok(())

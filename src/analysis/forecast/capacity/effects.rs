@@ -9,6 +9,7 @@ use crate::model::names::{
     APISERVER_OBJECT_BYTES, APISERVER_OBJECTS, APISERVER_RPS, APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS,
     ETCD_DB, ETCD_IN_USE,
 };
+use crate::model::problem::Problem;
 use crate::model::quota::is_bytes;
 use crate::model::series::Series;
 use crate::model::units::{amount, counted, significant};
@@ -106,6 +107,17 @@ impl<'h> Effects<'h> {
     fn take_for_granted(&mut self, name: &str, from: String) {
         let (ratio, unit, interval, sure) = (1.0, Unit::Count, None, Sure::Given);
         self.assume(name, || Some(Assumption { name: name.to_owned(), ratio, unit, interval, from, sure }));
+    }
+
+    /// Refuses to take away all nodes that there are.
+    pub(super) fn leave_some_node(&self) -> Result<(), Problem> {
+        match self.nodes_now.filter(|now| now + self.nodes <= 0.0) {
+            None => Ok(()),
+            Some(now) => {
+                let (taken, now) = (counted((-self.nodes).round() as u64, "node"), now.round());
+                Err(Problem::setting(format!("takes away {taken} of {now}: nothing is left to forecast")).at("--add"))
+            }
+        }
     }
 
     /// More nodes; with `--nodes` what they carry as well.

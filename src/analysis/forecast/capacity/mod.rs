@@ -15,6 +15,7 @@ pub use plan::{Addition, Plan};
 use self::effects::{Effects, Shift};
 use self::observed::Observed;
 use crate::model::forecast::{Forecast, Grid, Reached, Target, Verdict};
+use crate::model::problem::Problem;
 use crate::model::series::Series;
 use crate::model::time::Micros;
 
@@ -55,16 +56,18 @@ pub struct Outcome {
     pub unknown: Vec<String>,
 }
 
-/// What becomes of targets if a plan is carried out. `forecast_one` gives the forecast of a series with a limit.
+/// What becomes of targets if a plan is carried out. `forecast_one` gives the forecast of a series with a limit. A plan
+/// that leaves no node is refused.
 pub fn what_if(
     plan: &Plan,
     history: &[(&Series, &Grid)],
     targets: &[Target],
     forecasts: &[Forecast],
     forecast_one: &dyn Fn(&Grid, Option<f64>) -> Forecast,
-) -> Outcome {
+) -> Result<Outcome, Problem> {
     let observed = Observed::new(history);
     let mut effects = Effects::new(plan, &observed);
+    effects.leave_some_node()?;
     let from = plan.from.unwrap_or(observed.end);
     let mut moved = Vec::new();
     for (index, (target, forecast)) in targets.iter().zip(forecasts).enumerate() {
@@ -77,14 +80,14 @@ pub fn what_if(
     if moved.is_empty() {
         unknown.push("no series in the sources changes".to_owned());
     }
-    Outcome {
+    Ok(Outcome {
         plan: plan.clone(),
         from,
         moved,
         assumptions: effects.assumptions().into_iter().cloned().collect(),
         lists,
         unknown,
-    }
+    })
 }
 
 fn move_one(

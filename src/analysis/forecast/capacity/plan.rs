@@ -35,6 +35,9 @@ impl Plan {
         if nodes == Some(0) {
             return Err(Problem::setting("a cluster without nodes has no capacity").at("--nodes 0"));
         }
+        if let Some(nodes) = nodes.filter(|nodes| *nodes > MAX_NODES as u64) {
+            return Err(Problem::setting(TOO_MANY).at(format!("--nodes {nodes}")));
+        }
         if from.is_some() && additions.is_empty() && nodes.is_none() {
             return Err(Problem::setting("--from requires --add or --nodes"));
         }
@@ -62,6 +65,10 @@ impl Plan {
 }
 
 /// Reads `[NAMESPACE:]+N WHAT`.
+/// More nodes than any cluster has.
+const MAX_NODES: f64 = 1e6;
+const TOO_MANY: &str = "no cluster has more than a million nodes";
+
 fn addition(text: &str) -> Result<Addition, Problem> {
     let wrong = |why: &str| {
         Problem::setting(why.to_owned())
@@ -96,6 +103,9 @@ fn addition(text: &str) -> Result<Addition, Problem> {
     }
     if size == 0.0 {
         return Err(wrong("the amount is 0"));
+    }
+    if what == "nodes" && size > MAX_NODES {
+        return Err(wrong(TOO_MANY));
     }
     let amount = if sign == "-" { -size } else { size };
     Ok(Addition { namespace: namespace.to_owned(), what: what.to_owned(), amount, text: text.trim().to_owned() })

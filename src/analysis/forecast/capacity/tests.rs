@@ -109,7 +109,7 @@ fn of(
     let forecast_one = straight(per_day);
     let targets = [target.clone()];
     let forecasts = [forecast_one(&target.grid, target.limit)];
-    let outcome = what_if(&plan, &history, &targets, &forecasts, &forecast_one);
+    let outcome = what_if(&plan, &history, &targets, &forecasts, &forecast_one).unwrap();
     (outcome.moved.first().cloned(), outcome)
 }
 

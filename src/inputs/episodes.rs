@@ -1,0 +1,76 @@
+//! The episodes of sources, for commands that ask for nothing else of them.
+
+use super::load::Load;
+use crate::analysis::incident::answers::Answers;
+use crate::cli::{Context, Error};
+use crate::model::bundle::Bundle;
+use crate::model::episode::Episode;
+use crate::model::question::Bounds;
+use crate::sources::find;
+use crate::sources::wanted::Wanted;
+
+/// What sources were judged to hold.
+#[derive(Debug, Default)]
+pub(crate) struct JudgedEpisodes {
+    /// The heaviest first.
+    pub(crate) episodes: Vec<Episode>,
+    /// The clusters that they are of.
+    pub(crate) clusters: Vec<String>,
+    /// Whether there was enough to judge: of nothing it can't be said that nothing happened.
+    pub(crate) is_judged: bool,
+    /// What must be known of those that are of several clusters.
+    pub(crate) notes: Vec<String>,
+    /// What of the sources is missing, beside what is reported while they are read.
+    pub(crate) losses: Vec<String>,
+}
+
+/// The episodes of sources within these bounds.
+pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
+    let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
+    for own in apart(sources, context) {
+        let JudgedEpisodes { episodes, clusters, is_judged, notes, losses } = episodes_of_one(&own, within, context)?;
+        all.episodes.extend(episodes);
+        all.clusters.extend(clusters);
+        all.is_judged &= is_judged;
+        all.notes.extend(notes);
+        all.losses.extend(losses);
+    }
+    all.clusters.sort();
+    all.clusters.dedup();
+    Ok(all)
+}
+
+/// Sources that are judged together: bundles of other clusters apart; what belongs to no bundle may belong to any.
+fn apart(sources: &[String], context: &Context<'_>) -> Vec<Vec<String>> {
+    let bundle = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, context.io.now).bundle;
+    let bundles: Option<Vec<Bundle>> = if sources.len() > 1 { sources.iter().map(bundle).collect() } else { None };
+    let Some(bundles) = bundles else { return vec![sources.to_vec()] };
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    for (source, own) in sources.iter().zip(&bundles) {
+        match groups.iter_mut().find(|(cluster, _)| *cluster == own.cluster) {
+            Some((_, sources)) => sources.push(source.clone()),
+            None => groups.push((&own.cluster, vec![source.clone()])),
+        }
+    }
+    groups.into_iter().map(|(_, sources)| sources).collect()
+}
+
+/// Those of sources that are judged together.
+fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
+    let (mut load, found) = Load::look(sources, within, context)?;
+    let losses = found.errors.iter().filter(|error| error.is_loss()).map(ToString::to_string).collect();
+    load.pages(found, context)?;
+    load.rollups = load.rolled(context)?;
+    // Memory within the bounds; the load for charts is not asked for.
+    load.course(None);
+    let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
+    let heaviest = load.heaviest.map(|place| episodes.remove(place));
+    episodes.sort_by_key(|own| own.grade);
+    Ok(JudgedEpisodes {
+        episodes: heaviest.into_iter().chain(episodes).collect(),
+        is_judged: !load.is_short,
+        notes: load.several_clusters().into_iter().collect(),
+        losses,
+        clusters: load.clusters,
+    })
+}
