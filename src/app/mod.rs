@@ -102,13 +102,13 @@ fn variable_hint(parser: &clap::Command, words: &[OsString], error: &clap::Error
     }
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else { return None };
     let flag = arg.strip_prefix("--")?.split([' ', '=']).next()?;
-    let is_given = |word: &OsString| word.to_string_lossy().starts_with(&format!("--{flag}"));
-    let short = |word: &OsString| flag == "output" && word.to_string_lossy().starts_with("-o");
-    if words.iter().any(|word| is_given(word) || short(word)) {
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return None };
+    if words.iter().any(|word| word.to_string_lossy().ends_with(value.as_str())) {
         return None;
     }
     let name = variable(parser, flag)?;
-    std::env::var_os(&name).map(|_| format!("The value is that of the environment variable {name}."))
+    let is_its = std::env::var_os(&name).is_some_and(|own| own.to_string_lossy() == value.as_str());
+    is_its.then(|| format!("The value is that of the environment variable {name}."))
 }
 
 /// What to do where a path stands in place of a subcommand.

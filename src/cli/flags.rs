@@ -205,19 +205,19 @@ pub struct PrometheusFlags {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_samples: u64,
     /// Replace the query of this name; may be given several times (docs/prometheus.md).
-    #[arg(long = "query", value_name = "NAME=PROMQL")]
+    #[arg(long = "query", value_name = "NAME=PROMQL", requires = "prometheus")]
     pub queries: Vec<String>,
     /// Read queries from this YAML or TOML file: NAME: PROMQL.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub queries_file: Option<PathBuf>,
     /// Matchers that all queries get: 'cluster="prod"'.
-    #[arg(long = "match", value_name = "MATCHERS")]
+    #[arg(long = "match", value_name = "MATCHERS", requires = "prometheus")]
     pub matchers: Option<String>,
     /// Send the bearer token in this file (or in $PLIMSOLL_BEARER_TOKEN).
-    #[arg(long, value_name = "FILE", conflicts_with = "basic_auth_file")]
+    #[arg(long, value_name = "FILE", conflicts_with = "basic_auth_file", requires = "prometheus")]
     pub bearer_token_file: Option<PathBuf>,
     /// Send the user:password in this file (or in $PLIMSOLL_BASIC_AUTH).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub basic_auth_file: Option<PathBuf>,
     /// The token itself; meant for the environment only, since process lists show flags.
     #[arg(long, hide = true, env = "PLIMSOLL_BEARER_TOKEN", hide_env_values = true)]
@@ -226,10 +226,10 @@ pub struct PrometheusFlags {
     #[arg(long, hide = true, env = "PLIMSOLL_BASIC_AUTH", hide_env_values = true)]
     pub basic_auth: Option<String>,
     /// Trust the certificates in this PEM file instead of the public authorities.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub ca_file: Option<PathBuf>,
     /// Send this header too, as 'X-Scope-OrgID: team-a'; may be given several times.
-    #[arg(long = "header", value_name = "NAME: VALUE")]
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "prometheus")]
     pub headers: Vec<String>,
     /// Give up on an answer of Prometheus after this time.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration_parser(1, "500ms, 30s, 2m"))]
@@ -270,7 +270,9 @@ pub fn duration_parser(
 
 /// Reads a share of up to ten times, as a change, a headroom: `5%`, `0.05`.
 pub fn parse_tenfold_share(text: &str) -> Result<f64, String> {
-    parse_share(text).filter(|share| (0.0..=10.0).contains(share)).ok_or_else(|| "a share: 5%, 0.05".to_owned())
+    parse_share(text)
+        .filter(|share| (0.0..=10.0).contains(share))
+        .ok_or_else(|| "a share of 0 to 1000%: 5%, 0.05".to_owned())
 }
 
 /// Reads how often something is done, or for how long: at least 100 ms.

@@ -1,11 +1,12 @@
 //! The episodes of sources, for commands that ask for nothing else of them.
 
-use super::load::Load;
+use super::load::{Load, TOGETHER, bounds_of};
 use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error};
 use crate::model::bundle::Bundle;
 use crate::model::episode::Episode;
 use crate::model::question::Bounds;
+use crate::model::time::Micros;
 use crate::sources::find;
 use crate::sources::wanted::Wanted;
 
@@ -27,7 +28,7 @@ pub(crate) struct JudgedEpisodes {
 /// The episodes of sources within these bounds.
 pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
     let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
-    for own in apart(sources, context) {
+    for own in apart(&find::bundles_of(sources), context) {
         let JudgedEpisodes { episodes, clusters, is_judged, notes, losses } = episodes_of_one(&own, within, context)?;
         all.episodes.extend(episodes);
         all.clusters.extend(clusters);
@@ -40,16 +41,26 @@ pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context
     Ok(all)
 }
 
-/// Sources that are judged together: bundles of other clusters apart; what belongs to no bundle may belong to any.
+/// Sources that are judged together. Where all are bundles, those of other clusters are apart: what belongs to none may
+/// belong to any. So are those of other times, of which one after the other takes less memory than all at once.
 fn apart(sources: &[String], context: &Context<'_>) -> Vec<Vec<String>> {
     let bundle = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, context.io.now).bundle;
     let bundles: Option<Vec<Bundle>> = if sources.len() > 1 { sources.iter().map(bundle).collect() } else { None };
     let Some(bundles) = bundles else { return vec![sources.to_vec()] };
-    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    let overlap = |a: Bounds, b: Bounds| {
+        let begins =
+            |from: Option<Micros>, to: Option<Micros>| from.zip(to).is_none_or(|(from, to)| from <= to + TOGETHER);
+        begins(a.0, b.1) && begins(b.0, a.1)
+    };
+    let mut groups: Vec<(Vec<&Bundle>, Vec<String>)> = Vec::new();
     for (source, own) in sources.iter().zip(&bundles) {
-        match groups.iter_mut().find(|(cluster, _)| *cluster == own.cluster) {
-            Some((_, sources)) => sources.push(source.clone()),
-            None => groups.push((&own.cluster, vec![source.clone()])),
+        let is_same = |other: &&Bundle| other.cluster == own.cluster && overlap(bounds_of(other), bounds_of(own));
+        match groups.iter_mut().find(|(bundles, _)| bundles.iter().any(is_same)) {
+            Some((bundles, sources)) => {
+                bundles.push(own);
+                sources.push(source.clone());
+            }
+            None => groups.push((vec![own], vec![source.clone()])),
         }
     }
     groups.into_iter().map(|(_, sources)| sources).collect()

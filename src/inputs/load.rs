@@ -2,12 +2,11 @@
 //! memory in time.
 
 use crate::analysis::dims::Dim;
-use crate::analysis::filter::Filter;
 use crate::analysis::guard::Group;
 use crate::analysis::incident::answers::Answers;
 use crate::analysis::incident::causes::{Words, name};
 use crate::analysis::incident::episodes::episode;
-use crate::analysis::incident::pulse::{BUCKET, LoadSeries, bucket_of};
+use crate::analysis::incident::pulse::LoadSeries;
 use crate::analysis::incident::redact::Kind;
 use crate::analysis::incident::suspects::{Suspect, rise, suspects};
 use crate::analysis::judge::candidates::Operation;
@@ -22,8 +21,9 @@ use crate::analysis::rollup::Rollup;
 use crate::analysis::traffic::Query;
 use crate::cli::{Context, Error, give_back};
 use crate::inputs::breakdown::{Breaking, Broken};
+use crate::inputs::pulse::pulse_of_logs;
 use crate::inputs::selection::Selection;
-use crate::inputs::{breakdown, captures, etcd, pages, profiles, rollup, together};
+use crate::inputs::{captures, etcd, pages, profiles, rollup, together};
 use crate::model::bundle::Bundle;
 use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade};
@@ -43,6 +43,8 @@ use std::sync::Arc;
 
 /// Intervals of audit logs are no longer than this where they are short; those of pages may be, in µs.
 const FINEST: Micros = 10 * SECOND;
+/// Bundles that lie no further apart were taken one behind the other, in µs.
+pub(super) const TOGETHER: Micros = 2 * FINEST;
 /// Clients whose course is looked at.
 const CLIENTS: usize = 8;
 
@@ -126,10 +128,12 @@ impl Load {
         (since, until): Bounds,
         context: &mut Context<'_>,
     ) -> Result<(Self, Discovery), Error> {
+        let sources: &[String] = &find::bundles_of(sources);
         let mut load = Self { sources: sources.to_vec(), ..Self::default() };
         let found = find::find(sources, Wanted::Both, context.io.now);
-        let bundles: Vec<Bundle> = sources.iter().filter_map(|source| load.look_into(source, context)).collect();
-        load.bundles(found.bundle.as_ref(), &bundles);
+        let looked: Vec<(Option<Bundle>, Option<Span>)> =
+            sources.iter().map(|source| load.look_into(source, context)).collect();
+        load.bundles(found.bundle.as_ref(), &looked);
         load.bounds.0 = load.bounds.0.max(since);
         load.bounds.1 = [load.bounds.1, until].into_iter().flatten().min();
         load.clusters = found
@@ -167,21 +171,28 @@ impl Load {
 
     /// Takes the time and the owner from the bundle; of several bundles the time from the first on to the end of the
     /// last.
-    fn bundles(&mut self, first: Option<&Bundle>, all: &[Bundle]) {
+    fn bundles(&mut self, first: Option<&Bundle>, all: &[(Option<Bundle>, Option<Span>)]) {
         let Some(first) = first else { return };
         self.owner.clone_from(&first.owner);
         self.bounds = bounds_of(first);
-        for (from, to) in all.iter().map(bounds_of) {
+        for (from, to) in all.iter().filter_map(|(bundle, _)| bundle.as_ref()).map(bounds_of) {
             self.bounds.0 = self.bounds.0.zip(from).map(|(a, b)| a.min(b));
             self.bounds.1 = self.bounds.1.zip(to).map(|(a, b)| a.max(b));
         }
-        let times = all.iter().map(bounds_of).map(|(from, to)| from.zip(to)).collect::<Option<Vec<Span>>>();
-        // What belongs to no bundle may be of any time.
-        let mut times = times.filter(|times| times.len() == self.sources.len()).unwrap_or_default();
+        let stated = |bundle: &Bundle| {
+            let (from, to) = bounds_of(bundle);
+            from.zip(to)
+        };
+        if all.iter().filter(|(bundle, _)| bundle.as_ref().and_then(stated).is_some()).count() < 2 {
+            return;
+        }
+        // What says nothing of its time is of that of its logs, pages and samples; databases and the like are of none.
+        let time = |(bundle, seen): &(Option<Bundle>, Option<Span>)| bundle.as_ref().and_then(stated).or(*seen);
+        let mut times: Vec<Span> = all.iter().filter_map(time).collect();
         times.sort_unstable();
         for (from, to) in times {
             match self.stretches.last_mut() {
-                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                Some(last) if from <= last.1 + TOGETHER => last.1 = last.1.max(to),
                 _ => self.stretches.push((from, to)),
             }
         }
@@ -201,14 +212,19 @@ impl Load {
         known.into_iter().map(|(from, to)| (Some(from), Some(to))).collect()
     }
 
+    /// The times between those of bundles.
+    fn gaps(&self) -> impl Iterator<Item = Span> {
+        self.stretches.windows(2).map(|pair| (pair[0].1, pair[1].0))
+    }
+
     /// Whether a moment lies between the times of two bundles.
     pub(crate) fn is_between_bundles(&self, at: Micros) -> bool {
-        self.stretches.windows(2).any(|pair| (pair[0].1..pair[1].0).contains(&at))
+        self.gaps().any(|(from, to)| (from..to).contains(&at))
     }
 
     /// Whether a time lies between the times of two bundles.
     pub(crate) fn is_unseen(&self, (from, to): Span) -> bool {
-        self.stretches.windows(2).any(|pair| pair[0].1 <= from && to <= pair[1].0)
+        self.gaps().any(|gap| gap.0 <= from && to <= gap.1)
     }
 
     /// When bundles are of.
@@ -218,8 +234,7 @@ impl Load {
 
     /// What must be known where bundles leave out times between them.
     pub(crate) fn unrecorded(&self) -> Option<String> {
-        let between = self.stretches.windows(2).map(|pair| shown((pair[0].1, pair[1].0)));
-        let times: Vec<String> = between.collect();
+        let times: Vec<String> = self.gaps().map(shown).collect();
         (!times.is_empty()).then(|| format!("No bundle is of {} UTC: nothing is known of that time.", times.join(", ")))
     }
 
@@ -263,7 +278,7 @@ impl Load {
 
     /// Finds out what kinds of things a source holds; gives the bundle that it is or lies in. What can't be read is
     /// taken from the section about it.
-    fn look_into(&mut self, source: &String, context: &mut Context<'_>) -> Option<Bundle> {
+    fn look_into(&mut self, source: &String, context: &mut Context<'_>) -> (Option<Bundle>, Option<Span>) {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);
         let memory = if Path::new(source).exists() {
@@ -284,9 +299,13 @@ impl Load {
             ),
         ];
         self.holders.extend(has.into_iter().filter(|(_, has)| *has).map(|(kind, _)| (kind, source.clone())));
+        let of_logs = settle::rough_ends(&found.streams);
+        let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| (page.at, page.at));
+        let samples = memory.iter().flat_map(|series| &series.samples).map(|sample| (sample.at, sample.at));
+        let seen = pages.chain(samples).chain(of_logs).fold(None, |all, own| together(all, Some(own)));
         self.memory.extend(memory.into_iter().map(|series| (series.name, series.samples)));
         self.heaps = self.heaps.max(heaps);
-        found.bundle
+        (found.bundle, seen.map(|(from, to)| (from, to + 1)))
     }
 
     /// Pages in the course of time.
@@ -395,7 +414,7 @@ impl Load {
                 }
             }
         }
-        self.is_short = self.intervals.0 < MIN_INTERVALS;
+        self.is_short |= self.intervals.0 < MIN_INTERVALS;
         self.heaviest = all.heaviest.map(|(_, place)| place);
         all.found
     }
@@ -429,6 +448,7 @@ impl Load {
         self.recurring += judged.recurring;
         self.common.extend(judged.common);
         let intervals = judged.series.iter().map(|own| (own.tiles.len(), own.grid.tile));
+        self.is_short |= intervals.clone().map(|own| own.0).max().is_some_and(|most| most < MIN_INTERVALS);
         self.intervals = intervals.chain([self.intervals]).max_by_key(|own| own.0).unwrap_or_default();
         for own in &judged.episodes {
             let first = requests.first().zip(judged.series.first()).zip(own.profiles.first());
@@ -467,6 +487,9 @@ impl Load {
                 Verdict::Unknown(format!(
                     "the load over time is unknown: {logs}, and no series of apiserver metrics pages"
                 ))
+            }
+            None if self.is_short && self.intervals.0 >= MIN_INTERVALS => {
+                Verdict::Unknown("one of the bundles is too short for a baseline; one minute is required".to_owned())
             }
             None if self.is_short && self.intervals.1 > FINEST => {
                 let (count, length) = (counted(self.intervals.0 as u64, "interval"), duration(self.intervals.1));
@@ -550,7 +573,7 @@ fn shown((from, to): Span) -> String {
 }
 
 /// What a bundle says when it was taken.
-fn bounds_of(bundle: &Bundle) -> Bounds {
+pub(super) fn bounds_of(bundle: &Bundle) -> Bounds {
     (time::parse_any(&bundle.t0), time::parse_any(&bundle.end))
 }
 
@@ -572,27 +595,4 @@ fn operation(group: &Group) -> Option<Operation> {
         caller: [group.first.user.clone(), String::new()],
         objects,
     })
-}
-
-/// The course of the load by audit logs; `None` where there are none, or nothing is in them.
-pub(crate) fn pulse_of_logs(
-    found: Discovery,
-    (since, until): Bounds,
-    context: &mut Context<'_>,
-) -> Result<Option<LoadSeries>, Error> {
-    if found.streams.is_empty() {
-        return Ok(None);
-    }
-    let piece = settle::rough_span(&found.streams).map_or(BUCKET, bucket_of);
-    let piece = settle::in_tiles(&found.streams, piece);
-    let query =
-        Query { by: vec![Dim::Verb], filters: others()?, interval: Some(piece), since, until, ..Query::default() };
-    let breakdown = breakdown::read(&query, found, None, false, context)?.0;
-    give_back();
-    Ok(breakdown.first.zip(breakdown.last).map(|span| LoadSeries::of_logs(&breakdown.rows, piece, span)))
-}
-
-/// All but the apiservers' own requests, of which there are many whenever one starts.
-fn others() -> Result<Vec<Filter<Dim>>, Error> {
-    Ok(vec!["user!=system:apiserver".parse().map_err(Error::usage)?])
 }

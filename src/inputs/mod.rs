@@ -29,6 +29,7 @@ pub mod pages;
 pub mod profiles;
 #[cfg(feature = "live")]
 pub mod prometheus;
+pub mod pulse;
 pub mod quotas;
 #[cfg(feature = "history")]
 pub mod recording;

@@ -15,6 +15,7 @@ use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
 use crate::sources::watcher::Watcher;
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -40,7 +41,10 @@ pub(crate) fn read_all(
     context: &mut Context<'_>,
 ) -> Result<Vec<Answered<Rollup>>, Error> {
     let answers = together::ask_all(asked, context)?;
-    answers.iter().try_for_each(|(_, outcome)| report_copies(outcome, context))?;
+    // Of one pass all have the same.
+    let messages: BTreeSet<String> =
+        answers.iter().filter_map(|(_, outcome)| outcome.total().copies_in_words()).collect();
+    messages.into_iter().try_for_each(|message| context.notice(message))?;
     Ok(answers)
 }
 

@@ -5,7 +5,7 @@ use super::archive_names;
 use super::cgroup;
 use super::open::{Place, SourceError};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Whether an argument is a URL.
 pub fn is_url(argument: &str) -> bool {
@@ -83,16 +83,25 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, glob::PatternError> {
     if !pattern.contains("**") {
         return Ok(glob::glob(pattern)?.filter_map(Result::ok).filter(|path| path.is_file()).collect());
     }
-    let wanted = glob::Pattern::new(pattern)?;
-    let is_fixed = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
-    let base: PathBuf = Path::new(pattern).components().take_while(is_fixed).collect();
-    let mut files = Vec::new();
-    // What can't be looked into holds nothing that matches.
-    let place = if base.as_os_str().is_empty() { Path::new(".") } else { base.as_path() };
-    drop(walk(place, &mut files, 0));
+    let parts = || Path::new(pattern).components().filter(|part| !matches!(part, Component::CurDir));
+    let wanted = glob::Pattern::new(&parts().collect::<PathBuf>().to_string_lossy())?;
+    let is_fixed = |part: &Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    let mut folders: Vec<PathBuf> = vec![parts().take_while(is_fixed).collect()];
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
-    let plain = |file: PathBuf| file.strip_prefix("./").map(Path::to_owned).unwrap_or(file);
-    Ok(files.into_iter().map(plain).filter(|file| wanted.matches_path_with(file, options)).collect())
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder.as_path() };
+        // What can't be looked into holds nothing that matches.
+        for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+            let path = folder.join(entry.file_name());
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(path),
+                Ok(_) if wanted.matches_path_with(&path, options) && path.is_file() => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// All regular files below `folder`; hidden ones and links to folders are left out.

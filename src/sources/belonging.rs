@@ -167,21 +167,27 @@ pub(super) fn family(name: &str) -> String {
 }
 
 /// A log's name without the number of its part, and that number: what `split`, and logrotate with an extension, leave
-/// of a log in one folder. Apiservers may be numbered so, too.
+/// of a log in one folder. `None` where the number is rather that of a machine.
 pub(super) fn part_of(family: &str) -> Option<(String, u64)> {
     static PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let pattern = r"(?x) [-_.\ ]?\(? (?i:part)? [-_.]? (?<number>[0-9]{1,9}) \)? (?<rest>[^0-9]*)$
-            | (^x | (?<log>\.log)\.) (?<letters>[a-z]{2,3})$";
+        let pattern = r"(?x) (^ | [-_.\ ]\(? | \( | [-_.\ ]?(?i:part)[-_.]?) (?<number>[0-9]{1,9}) \)?
+            (?<rest>(\.[A-Za-z]+)*)$ | (^x | \.log\.) (?<letters>[a-z]{2,3})$";
+        Regex::new(pattern).ok()
+    });
+    static MACHINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let pattern = r"(?xi) (^|[^-.0-9][-.]?)[0-9]{1,3}([-.][0-9]{1,3}){2}$
+            | (apiserver|server|master|node|host|plane|instance|replica|member|ip|cp)$";
         Regex::new(pattern).ok()
     });
     let found = PART.as_ref()?.captures(family)?;
-    let whole = found.get(0)?;
+    let before = &family[..found.get(0)?.start()];
     let number = match (found.name("number"), found.name("letters")) {
+        (Some(_), _) if MACHINE.as_ref()?.is_match(before) => return None,
         (Some(number), _) => number.as_str().parse().ok()?,
         (None, letters) => letters?.as_str().bytes().fold(0, |all, letter| all * 26 + u64::from(letter - b'a')),
     };
     let rest = found.name("rest").map_or("", |rest| rest.as_str());
-    let stem = format!("{}{rest}", &family[..whole.start()]);
+    let stem = format!("{before}{rest}");
     Some((stem.strip_suffix(".log").unwrap_or(&stem).to_owned(), number))
 }
 
@@ -225,10 +231,14 @@ mod tests {
             ("xab", "", 1),
             ("audit.log.ba", "audit", 26),
             ("audit-1.log", "audit", 1),
+            ("audit-10.0.0.5.2.log", "audit-10.0.0.5", 2),
         ] {
             assert_eq!(part_of(&family(name)), Some((stem.to_owned(), number)), "{name}");
         }
-        assert_eq!(part_of(&family("audit.log")), None);
+        for name in ["audit.log", "audit-10.0.0.5.log", "ip-10-0-1-12.log", "kube-apiserver-1.log", "master1-audit.log"]
+        {
+            assert_eq!(part_of(&family(name)), None, "{name}");
+        }
     }
 
     #[test]

@@ -191,6 +191,20 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     found
 }
 
+/// The same sources, with the bundles of a folder that holds nothing else in its place: each has a time of its own.
+pub fn bundles_of(sources: &[String]) -> Vec<String> {
+    let below = |source: &String| {
+        let entries = std::fs::read_dir(source).ok().filter(|_| bundle_around(Path::new(source)).is_none())?;
+        let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<PathBuf>, _>>().ok()?;
+        let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let mut paths: Vec<PathBuf> = paths.into_iter().filter(|path| !is_hidden(path)).collect();
+        paths.sort();
+        let are_bundles = paths.len() > 1 && paths.iter().all(|path| path.join("bundle.yaml").is_file());
+        are_bundles.then(|| paths.iter().map(|path| path.display().to_string()).collect::<Vec<String>>())
+    };
+    sources.iter().flat_map(|source| below(source).unwrap_or_else(|| vec![source.clone()])).collect()
+}
+
 /// (cluster, folder, family) → files, and the instances that their folders name: what belongs to one stream.
 type Groups = BTreeMap<(String, PathBuf, String), Vec<(Source, String)>>;
 
@@ -201,17 +215,24 @@ fn join_parts(groups: &mut Groups) {
     type Parts = BTreeMap<(String, PathBuf, String), Vec<(Option<u64>, String)>>;
     let mut all = Parts::new();
     for (cluster, whole, family) in groups.keys() {
-        let (stem, number) = part_of(family).map_or((family.clone(), None), |(stem, number)| (stem, Some(number)));
-        all.entry((cluster.clone(), whole.clone(), stem)).or_default().push((number, family.clone()));
+        if let Some((stem, number)) = part_of(family) {
+            all.entry((cluster.clone(), whole.clone(), stem)).or_default().push((Some(number), family.clone()));
+        }
     }
-    for ((cluster, whole, stem), mut parts) in all.into_iter().filter(|(_, parts)| parts.len() > 1) {
-        // What has no number is what is written to.
-        parts.sort_by_key(|(number, _)| (number.is_none(), *number));
+    for ((cluster, whole, stem), mut parts) in all {
         let key = |family: &String| (cluster.clone(), whole.clone(), family.clone());
+        parts.sort_unstable();
+        // What has no number is what is written to.
+        parts.extend(groups.contains_key(&key(&stem)).then(|| (None, stem.clone())));
         let of: Vec<&[(Source, String)]> =
             parts.iter().filter_map(|(_, family)| Some(groups.get(&key(family))?.as_slice())).collect();
-        if follow_one_another(&of, parts.last().is_some_and(|(number, _)| number.is_none())) {
-            let files = parts.iter().flat_map(|(_, family)| groups.remove(&key(family)).unwrap_or_default()).collect();
+        // Of others it may be that they are parts of another log by now.
+        if of.len() > 1
+            && of.len() == parts.len()
+            && follow_one_another(&of, parts.last().is_some_and(|own| own.0.is_none()))
+        {
+            let files: Vec<_> =
+                parts.iter().flat_map(|(_, family)| groups.remove(&key(family)).unwrap_or_default()).collect();
             groups.insert((cluster, whole, stem), files);
         }
     }
@@ -219,20 +240,36 @@ fn join_parts(groups: &mut Groups) {
 
 /// Parts whose ends can't be looked at must be so many in the order of their numbers to be taken for parts of one log.
 const MIN_PARTS: usize = 5;
+/// A part goes on no later after the one before, in µs: else it is another log.
+const GOES_ON_WITHIN: Micros = 60_000_000;
+/// Bytes of packed parts, all together, that are unpacked to see where they end.
+const MAX_UNPACKED: u64 = 32 << 20;
 
 /// Whether logs, in the order of their numbers, follow one another in time; the last may be one without a number.
 fn follow_one_another(parts: &[&[(Source, String)]], is_last_open: bool) -> bool {
-    let begin = |part: &[(Source, String)]| part.iter().map(|(file, _)| file.first).min().flatten();
-    let Some(begins) = parts.iter().map(|part| begin(part)).collect::<Option<Vec<Micros>>>() else { return false };
-    let end = |part: &[(Source, String)]| {
-        let ends = part.iter().map(|(file, _)| file.shows_its_end().then(|| file.last_time()).flatten());
-        ends.collect::<Option<Vec<Micros>>>().and_then(|all| all.into_iter().max())
+    let hidden = parts.iter().copied().flatten().filter(|(file, _)| !file.shows_its_end());
+    let may_unpack = hidden.map(|(file, _)| file.size).sum::<u64>() <= MAX_UNPACKED;
+    // When a file begins; when it ends, if that is known; else what of it was seen.
+    let look = |file: &Source| {
+        let ends = Some(file).filter(|file| may_unpack && !file.shows_its_end()).and_then(Source::ends_unpacked);
+        let end = if file.shows_its_end() { file.last_time() } else { ends.map(|own| own.1) };
+        let seen = if end.is_none() { file.head_times(usize::MAX).into_iter().max() } else { end };
+        Some((file.first.or(ends.map(|own| own.0))?, end, seen))
     };
-    let mut ends: Vec<(Micros, Option<Micros>)> =
-        begins.iter().zip(parts).map(|(begin, part)| (*begin, end(part))).collect();
-    ends.sort_unstable();
-    let behind = |two: &[(Micros, Option<Micros>)]| two[0].1.map(|end| two[1].0 >= end - SLACK);
-    if ends.windows(2).any(|two| behind(two) == Some(false)) {
+    let mut spans: Vec<(Micros, Option<Micros>, Option<Micros>)> = Vec::new();
+    for part in parts {
+        let Some(files) = part.iter().map(|(file, _)| look(file)).collect::<Option<Vec<_>>>() else { return false };
+        let Some(begin) = files.iter().map(|own| own.0).min() else { return false };
+        let ends = files.iter().map(|own| own.1).collect::<Option<Vec<Micros>>>();
+        spans.push((begin, ends.and_then(|all| all.into_iter().max()), files.iter().filter_map(|own| own.2).max()));
+    }
+    let begins: Vec<Micros> = spans.iter().map(|own| own.0).collect();
+    spans.sort_unstable();
+    let is_behind = |two: &[(Micros, Option<Micros>, Option<Micros>)]| match two[0].1 {
+        Some(end) => (end - SLACK..=end + GOES_ON_WITHIN).contains(&two[1].0),
+        None => two[1].0 - two[0].0 >= SLACK && two[0].2.is_none_or(|seen| seen <= two[1].0),
+    };
+    if !spans.windows(2).all(is_behind) {
         return false;
     }
     // Rotation counts up from the newest, others from the oldest.
@@ -240,7 +277,7 @@ fn follow_one_another(parts: &[&[(Source, String)]], is_last_open: bool) -> bool
     let in_order = numbered.is_sorted_by(|a, b| a < b) || numbered.is_sorted_by(|a, b| a > b);
     // What has no number is written to, or was the first.
     let is_at_an_end = !is_last_open || [begins.iter().max(), begins.iter().min()].contains(&begins.last());
-    let all_seen = ends.windows(2).all(|two| behind(two) == Some(true));
+    let all_seen = spans[..spans.len() - 1].iter().all(|own| own.1.is_some());
     all_seen || in_order && is_at_an_end && begins.len() >= MIN_PARTS
 }
 

@@ -494,6 +494,32 @@ impl Source {
         self.tail_times(EDGE).into_iter().max()
     }
 
+    /// The times of the first and the last event near its ends; it is read for that.
+    pub(super) fn ends_unpacked(&self) -> Option<(Micros, Micros)> {
+        let mut reader = self.again()?.reader().ok()?;
+        let (mut head, mut tail, mut block) = (Vec::new(), Vec::new(), vec![0; HEAD]);
+        loop {
+            match reader.read(&mut block) {
+                Ok(0) => break,
+                Ok(count) => {
+                    if head.len() < 2 * HEAD {
+                        head.extend_from_slice(&block[..count]);
+                    }
+                    tail.extend_from_slice(&block[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+            let surplus = tail.len().saturating_sub(2 * HEAD);
+            if surplus > HEAD {
+                tail.drain(..surplus);
+            }
+        }
+        let first = audit::times_in(head.split(|&byte| byte == b'\n').take(EDGE)).into_iter().min();
+        let last = audit::times_in(tail.trim_ascii_end().rsplit(|&byte| byte == b'\n').take(EDGE)).into_iter().max();
+        first.zip(last)
+    }
+
     /// Whether it can be read at any place, by several threads.
     pub fn is_seekable(&self) -> bool {
         matches!(self.place, Place::File(_)) && self.packing == Packing::None && self.content != Content::AuditDocument

@@ -348,13 +348,12 @@ pub fn read_page(
         },
         problem,
     );
-    let is_of_one = match &owners.other {
-        None => true,
-        Some((own, other)) => {
-            lose(LossKind::SeveralProcesses, 0, 0, format!("instance={own} and instance={other}"));
-            false
-        }
-    };
+    let is_of_one = owners.other.is_none();
+    if let Some((own, other)) = &owners.other {
+        lose(LossKind::SeveralProcesses, 0, 0, format!("instance={own} and instance={other}"));
+        // What else is wrong with it matters to nobody.
+        losses.retain(|kind, _| *kind == LossKind::SeveralProcesses);
+    }
     // What was looked at to find the page was only its beginning.
     let stamped = latest.filter(|_| page.clock == Clock::Samples).map(|seconds| (seconds * 1e6) as Micros);
     if is_of_one {

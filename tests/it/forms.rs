@@ -286,52 +286,75 @@ fn parts_of_a_log_are_one_log_whatever_their_numbers_are() {
     let home = folder();
     let log = String::from_utf8(sample_bytes("quiet/audit/apiserver-0/audit.log.zst")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
-    let parts: Vec<String> = lines.chunks(lines.len().div_ceil(8)).map(|part| part.join("\n") + "\n").collect();
-    assert_eq!(parts.len(), 8);
     write(home.path(), "whole/audit.log", &log);
-    let whole = traffic(&home.path().join("whole").display().to_string(), BY, &[]);
+    let at = |name: &str| home.path().join(name).display().to_string();
+    let whole = traffic(&at("whole"), BY, &[]);
     let mut faults = Vec::new();
-    /// What a part is called, by its number.
-    type Name = fn(usize) -> String;
-    let schemes: [(&str, Name); 8] = [
-        ("to the hour", |part| format!("audit.log-20261120{part:02}")),
-        ("to the second", |part| format!("audit-2026112009{part:02}00.log")),
-        ("with an offset", |part| format!("audit-2026-11-20T09:{part:02}:00+00:00.log")),
-        (
-            "before the ending",
-            |part| if part == 7 { "audit.log".to_owned() } else { format!("audit.{}.log", 8 - part) },
-        ),
-        ("with zeros", |part| format!("audit.{part:03}.json")),
-        ("as parts", |part| format!("audit.part{part}.json")),
-        ("by split", |part| format!("xa{}", char::from(b'a' + part as u8))),
-        ("by split behind the name", |part| format!("audit.log.a{}", char::from(b'a' + part as u8))),
+    /// What a part of so many is called, by its number.
+    type Name = fn(usize, usize) -> String;
+    let schemes: [(&str, Name); 9] = [
+        ("to the hour", |part, _| format!("audit.log-20261120{part:02}")),
+        ("to the second", |part, _| format!("audit-2026112009{part:02}00.log")),
+        ("with an offset", |part, _| format!("audit-2026-11-20T09:{part:02}:00+00:00.log")),
+        ("before the ending", |part, of| match of - part {
+            1 => "audit.log".to_owned(),
+            number => format!("audit.{number}.log"),
+        }),
+        ("of a machine", |part, of| match of - part {
+            1 => "apiserver-0.log".to_owned(),
+            number => format!("apiserver-0.{number}.log"),
+        }),
+        ("with zeros", |part, _| format!("audit.{part:03}.json")),
+        ("as parts", |part, _| format!("audit.part{part}.json")),
+        ("by split", |part, _| format!("xa{}", char::from(b'a' + part as u8))),
+        ("by split behind the name", |part, _| format!("audit.log.a{}", char::from(b'a' + part as u8))),
     ];
     for (name, of) in schemes {
-        for packed in [false, true] {
-            let to = format!("{name} {packed}");
-            for (number, part) in parts.iter().enumerate() {
-                match packed {
-                    false => write(home.path(), &format!("{to}/{}", of(number)), part),
+        for (count, packed) in [(3, 0), (3, 2), (3, 3), (8, 0), (8, 8)] {
+            let to = format!("{name}, {packed} of {count}");
+            for (number, part) in lines.chunks(lines.len().div_ceil(count)).enumerate() {
+                let (part, called) = (part.join("\n") + "\n", of(number, count));
+                match number < packed {
+                    false => write(home.path(), &format!("{to}/{called}"), part),
                     true => {
                         let packed = zstd::encode_all(part.as_bytes(), 1).unwrap();
-                        write(home.path(), &format!("{to}/{}.zst", of(number)), packed)
+                        write(home.path(), &format!("{to}/{called}.zst"), packed)
                     }
                 };
             }
-            let found = traffic(&home.path().join(&to).display().to_string(), BY, &[]);
+            let found = traffic(&at(&to), BY, &[]);
             if found["totals"] != whole["totals"] || rows(&found, BY) != rows(&whole, BY) {
                 faults.push(format!("{to}: {}, not {}", found["totals"], whole["totals"]));
             }
         }
     }
-    none(&faults);
-    // Logs of the same time are several, whatever their numbers are.
-    for number in 1..=3 {
-        let own: String = lines.iter().skip(number).step_by(3).map(|line| format!("{line}\n")).collect();
-        write(home.path(), &format!("three/audit.{number}.log"), own);
+    for (number, part) in lines.chunks(lines.len().div_ceil(3)).enumerate() {
+        write(home.path(), &format!("documents/audit.part{number}.json"), format!("[{}]", part.join(", ")));
     }
-    let three = traffic(&home.path().join("three").display().to_string(), "instance", &[]);
-    assert_eq!(rows(&three, "instance").len(), 3, "{}", three["rows"]);
+    let found = traffic(&at("documents"), BY, &[]);
+    if found["totals"] != whole["totals"] {
+        faults.push(format!("documents: {}, not {}", found["totals"], whole["totals"]));
+    }
+    none(&faults);
+    // Logs of the same time are several, whatever their numbers are; so are those of machines one after the other.
+    for number in 1..=5 {
+        let own: String = lines.iter().skip(number).step_by(5).map(|line| format!("{line}\n")).collect();
+        write(home.path(), &format!("five/audit.{number}.log"), &own);
+        write(home.path(), &format!("packed/audit.{number}.log.zst"), zstd::encode_all(own.as_bytes(), 1).unwrap());
+        let after: String = lines
+            .chunks(lines.len().div_ceil(5))
+            .nth(number - 1)
+            .unwrap()
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect();
+        write(home.path(), &format!("machines/kube-apiserver-{number}.log"), &after);
+        write(home.path(), &format!("addresses/audit-10.0.0.{number}.log"), &after);
+    }
+    for name in ["five", "packed", "machines", "addresses"] {
+        let found = traffic(&at(name), "instance", &[]);
+        assert_eq!(rows(&found, "instance").len(), 5, "{name}: {}", found["rows"]);
+    }
 }
 
 /// Links that go round in circles end, below `**` as in folders.
@@ -346,4 +369,5 @@ fn links_in_circles_end() {
     let place = home.path().display();
     assert_eq!(counted(&format!("{place}/**/audit.log")), counted(&form("v1.log")));
     assert_eq!(counted(&format!("{place}/**/*.log")), counted(&form("v1.log")));
+    assert_eq!(counted(&format!("{place}/./real//**/[a-b]*.log")), counted(&form("v1.log")));
 }

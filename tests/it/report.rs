@@ -753,6 +753,12 @@ fn no_episode_is_in_a_time_that_is_not_known() {
         .collect();
     assert_eq!(listed(&plimsoll(&["report", &third, &first, &second, "-o", "json"]).json(0)["episodes"]), alone);
     assert_eq!(listed(&plimsoll(&["guard", "episodes", &third, &first, &second, "-o", "json"]).json(0)["rows"]), alone);
+    // What has no time, or lies in one folder with the others, changes nothing.
+    let database = sample("list-storm/etcd/before.db.zst");
+    let with = plimsoll(&["report", &third, &first, &second, &database, "-o", "json"]).json(0);
+    assert_eq!(listed(&with["episodes"]), alone);
+    let all = home.path().display().to_string();
+    assert_eq!(listed(&plimsoll(&["report", &all, "-o", "json"]).json(0)["episodes"]), alone);
     let between = ["--from", "2026-11-20T09:30:00Z", "--to", "2026-11-20T09:31:00Z"];
     let ran = plimsoll(&[&["report", first.as_str(), second.as_str()], between.as_slice()].concat());
     assert_eq!(ran.code, Some(2), "{}", ran.stdout);

@@ -176,6 +176,10 @@ impl Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let terms = args.terms();
     let policies = args.policies(&terms)?;
+    let bounds = args.time.resolve(context.io.now).map_err(Error::Usage)?;
+    if args.sources.is_empty() && bounds != (None, None) {
+        return Err(Error::Usage("--since, --until: manifests have no time; give a SOURCE to replay".to_owned()));
+    }
     if args.sources.is_empty() { print(&policies, &terms, context) } else { replay(args, &policies, &terms, context) }
 }
 

@@ -24,7 +24,9 @@ const ADDED: [&str; 2] = ["request_object", "response_object"];
 fn holds(dtype: &ArrowDataType, kind: Kind) -> bool {
     use ArrowDataType as Is;
     match kind {
-        Kind::Time => matches!(dtype, Is::Timestamp(..) | Is::Int64),
+        // All of them are null.
+        _ if matches!(dtype, Is::Null) => true,
+        Kind::Time => matches!(dtype, Is::Timestamp(..)),
         Kind::Number => matches!(
             dtype,
             Is::Int8 | Is::Int16 | Is::Int32 | Is::Int64 | Is::UInt8 | Is::UInt16 | Is::UInt32 | Is::UInt64

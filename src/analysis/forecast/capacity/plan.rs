@@ -64,11 +64,11 @@ impl Plan {
     }
 }
 
-/// Reads `[NAMESPACE:]+N WHAT`.
 /// More nodes than any cluster has.
 const MAX_NODES: f64 = 1e6;
 const TOO_MANY: &str = "no cluster has more than a million nodes";
 
+/// Reads `[NAMESPACE:]+N WHAT`.
 fn addition(text: &str) -> Result<Addition, Problem> {
     let wrong = |why: &str| {
         Problem::setting(why.to_owned())
