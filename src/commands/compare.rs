@@ -17,7 +17,7 @@ use crate::inputs::{episodes, pages, profiles};
 use crate::model::episode::Episode;
 use crate::model::input::InputReport;
 use crate::model::question;
-use crate::model::time::{DAY, Micros, Span};
+use crate::model::time::{DAY, Micros, Span, is_within};
 use crate::model::units::counted;
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
@@ -448,13 +448,12 @@ impl Comparing {
     fn memory(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut sides: [Vec<states::Memory>; 2] = Default::default();
         for (side, memories) in sides.iter_mut().enumerate() {
-            let (since, until) = self.windows[side];
-            let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+            let window = self.windows[side];
             for source in self.sources[side].clone() {
                 // What is no cgroup may be anything else.
                 let Ok(all) = cgroup::open(Path::new(&source), context.io.now, false) else { continue };
                 for mut series in all {
-                    series.samples.retain(|sample| is_within(sample.at));
+                    series.samples.retain(|sample| is_within(window, sample.at));
                     let records = series.samples.len() as u64;
                     if records > 0 {
                         self.input(InputReport {

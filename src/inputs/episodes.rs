@@ -1,13 +1,14 @@
 //! The episodes of sources, for commands that ask for nothing else of them.
 
-use super::load::{Load, TOGETHER, bounds_of};
+use super::load::{Load, stated, stretches};
 use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error};
 use crate::model::bundle::Bundle;
 use crate::model::episode::Episode;
 use crate::model::question::Bounds;
-use crate::model::time::Micros;
+use crate::model::time::Span;
 use crate::sources::find;
+use crate::sources::found::Remembering;
 use crate::sources::wanted::Wanted;
 
 /// What sources were judged to hold.
@@ -27,6 +28,7 @@ pub(crate) struct JudgedEpisodes {
 
 /// The episodes of sources within these bounds.
 pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<JudgedEpisodes, Error> {
+    let _remembering = Remembering::begin();
     let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
     for own in apart(&find::bundles_of(sources), context) {
         let JudgedEpisodes { episodes, clusters, is_judged, notes, losses } = episodes_of_one(&own, within, context)?;
@@ -47,23 +49,21 @@ fn apart(sources: &[String], context: &Context<'_>) -> Vec<Vec<String>> {
     let bundle = |source: &String| find::find(std::slice::from_ref(source), Wanted::Both, context.io.now).bundle;
     let bundles: Option<Vec<Bundle>> = if sources.len() > 1 { sources.iter().map(bundle).collect() } else { None };
     let Some(bundles) = bundles else { return vec![sources.to_vec()] };
-    let overlap = |a: Bounds, b: Bounds| {
-        let begins =
-            |from: Option<Micros>, to: Option<Micros>| from.zip(to).is_none_or(|(from, to)| from <= to + TOGETHER);
-        begins(a.0, b.1) && begins(b.0, a.1)
+    let stretch = |own: &Bundle| {
+        let alike = bundles.iter().filter(|other| other.cluster == own.cluster);
+        let times = alike.map(stated).collect::<Option<Vec<Span>>>()?;
+        let (from, _) = stated(own)?;
+        stretches(times).into_iter().find(|stretch| (stretch.0..=stretch.1).contains(&from))
     };
-    let mut groups: Vec<(Vec<&Bundle>, Vec<String>)> = Vec::new();
-    for (source, own) in sources.iter().zip(&bundles) {
-        let is_same = |other: &&Bundle| other.cluster == own.cluster && overlap(bounds_of(other), bounds_of(own));
-        match groups.iter_mut().find(|(bundles, _)| bundles.iter().any(is_same)) {
-            Some((bundles, sources)) => {
-                bundles.push(own);
-                sources.push(source.clone());
-            }
-            None => groups.push((vec![own], vec![source.clone()])),
+    let keys: Vec<(&str, Option<Span>)> = bundles.iter().map(|own| (own.cluster.as_str(), stretch(own))).collect();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (place, key) in keys.iter().enumerate() {
+        match groups.iter_mut().find(|group| keys[group[0]] == *key) {
+            Some(group) => group.push(place),
+            None => groups.push(vec![place]),
         }
     }
-    groups.into_iter().map(|(_, sources)| sources).collect()
+    groups.into_iter().map(|group| group.into_iter().map(|place| sources[place].clone()).collect()).collect()
 }
 
 /// Those of sources that are judged together.

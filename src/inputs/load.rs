@@ -30,11 +30,13 @@ use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
 use crate::model::question::Bounds;
-use crate::model::time::{self, Micros, SECOND, Span, together};
+use crate::model::time::{self, Micros, SECOND, Span, clipped, is_within, together};
 use crate::model::units::{counted, duration};
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
 use crate::sources::find;
+#[cfg(feature = "tui")]
+use crate::sources::found::Remembering;
 use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::SourceError;
 use crate::sources::wanted::Wanted;
@@ -44,7 +46,7 @@ use std::sync::Arc;
 /// Intervals of audit logs are no longer than this where they are short; those of pages may be, in µs.
 const FINEST: Micros = 10 * SECOND;
 /// Bundles that lie no further apart were taken one behind the other, in µs.
-pub(super) const TOGETHER: Micros = 2 * FINEST;
+const TOGETHER: Micros = 2 * FINEST;
 /// Clients whose course is looked at.
 const CLIENTS: usize = 8;
 
@@ -98,7 +100,7 @@ pub(crate) struct Load {
     pub(crate) recurring: usize,
     /// The times that the logs of all apiservers have in common, where only these were judged.
     pub(crate) common: Vec<Span>,
-    /// When bundles are of, in order, those that overlap as one; empty where not all sources are bundles with times.
+    /// When sources are of, in order, those that overlap as one; empty where fewer than two bundles state their times.
     pub(crate) stretches: Vec<Span>,
     /// Which episode is the heaviest.
     pub(crate) heaviest: Option<usize>,
@@ -110,6 +112,7 @@ impl Load {
     /// Reads what can be read before it is known when the incident was.
     #[cfg(feature = "tui")]
     pub(crate) fn read(sources: &[String], within: Bounds, context: &mut Context<'_>) -> Result<Self, Error> {
+        let _remembering = Remembering::begin();
         let (mut load, found) = Self::look(sources, within, context)?;
         load.pages(found, context)?;
         let (of_logs, rollups) = together::run(context, |context| {
@@ -179,33 +182,15 @@ impl Load {
             self.bounds.0 = self.bounds.0.zip(from).map(|(a, b)| a.min(b));
             self.bounds.1 = self.bounds.1.zip(to).map(|(a, b)| a.max(b));
         }
-        let stated = |bundle: &Bundle| {
-            let (from, to) = bounds_of(bundle);
-            from.zip(to)
-        };
-        if all.iter().filter(|(bundle, _)| bundle.as_ref().and_then(stated).is_some()).count() < 2 {
-            return;
-        }
-        // What says nothing of its time is of that of its logs, pages and samples; databases and the like are of none.
-        let time = |(bundle, seen): &(Option<Bundle>, Option<Span>)| bundle.as_ref().and_then(stated).or(*seen);
-        let mut times: Vec<Span> = all.iter().filter_map(time).collect();
-        times.sort_unstable();
-        for (from, to) in times {
-            match self.stretches.last_mut() {
-                Some(last) if from <= last.1 + TOGETHER => last.1 = last.1.max(to),
-                _ => self.stretches.push((from, to)),
-            }
+        if all.iter().filter(|(bundle, _)| bundle.as_ref().and_then(stated).is_some()).count() > 1 {
+            self.stretches = stretches(all.iter().filter_map(|(_, time)| *time).collect());
         }
     }
 
     /// The pieces of time that are judged, each by itself: between the times of two bundles nothing was seen, which is
     /// no silence, and what is usual in one need not be so in the other.
     pub(crate) fn pieces(&self) -> Vec<Bounds> {
-        let (since, until) = self.bounds;
-        let within = |(from, to): &Span| {
-            (since.map_or(*from, |since| since.max(*from)), until.map_or(*to, |until| until.min(*to)))
-        };
-        let known: Vec<Span> = self.stretches.iter().map(within).filter(|(from, to)| from < to).collect();
+        let known: Vec<Span> = self.stretches.iter().filter_map(|own| clipped(self.bounds, *own)).collect();
         if known.len() < 2 {
             return vec![self.bounds];
         }
@@ -276,8 +261,9 @@ impl Load {
         self.sources.iter().filter(holds).cloned().collect()
     }
 
-    /// Finds out what kinds of things a source holds; gives the bundle that it is or lies in. What can't be read is
-    /// taken from the section about it.
+    /// Finds out what kinds of things a source holds. Gives the bundle that it is or lies in, and of several sources the
+    /// time that it is of: where no bundle states one, by its logs, pages and samples; databases and the like have none.
+    /// What can't be read is taken from the section about it.
     fn look_into(&mut self, source: &String, context: &mut Context<'_>) -> (Option<Bundle>, Option<Span>) {
         let one = std::slice::from_ref(source);
         let found = find::find(one, Wanted::Both, context.io.now);
@@ -299,13 +285,17 @@ impl Load {
             ),
         ];
         self.holders.extend(has.into_iter().filter(|(_, has)| *has).map(|(kind, _)| (kind, source.clone())));
-        let of_logs = settle::rough_ends(&found.streams);
-        let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| (page.at, page.at));
-        let samples = memory.iter().flat_map(|series| &series.samples).map(|sample| (sample.at, sample.at));
-        let seen = pages.chain(samples).chain(of_logs).fold(None, |all, own| together(all, Some(own)));
+        let seen = || {
+            let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| (page.at, page.at));
+            let samples = memory.iter().flat_map(|series| &series.samples).map(|sample| (sample.at, sample.at));
+            let all = pages.chain(samples).chain(settle::rough_ends(&found.streams));
+            all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).map(|(from, to)| (from, to + 1))
+        };
+        let is_one = self.sources.len() == 1;
+        let time = if is_one { None } else { found.bundle.as_ref().and_then(stated).or_else(seen) };
         self.memory.extend(memory.into_iter().map(|series| (series.name, series.samples)));
         self.heaps = self.heaps.max(heaps);
-        (found.bundle, seen.map(|(from, to)| (from, to + 1)))
+        (found.bundle, time)
     }
 
     /// Pages in the course of time.
@@ -339,7 +329,6 @@ impl Load {
 
     /// The course of the load, by logs or by pages, and with it what all covers.
     pub(crate) fn course(&mut self, of_logs: Option<LoadSeries>) {
-        let (since, until) = self.bounds;
         self.pulse = of_logs;
         self.span = together(self.span, self.pulse.as_ref().map(|pulse| pulse.span));
         if self.pulse.is_none() {
@@ -347,17 +336,14 @@ impl Load {
         }
         // A copy that says nothing of its time is taken as it is.
         for (_, samples) in self.memory.iter_mut().filter(|(_, samples)| samples.len() > 1) {
-            let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
-            samples.retain(|sample| is_within(sample.at));
+            samples.retain(|sample| is_within(self.bounds, sample.at));
         }
         self.memory.retain(|(_, samples)| !samples.is_empty());
         for (_, samples) in &self.memory {
             self.span =
                 together(self.span, samples.first().zip(samples.last()).map(|(first, last)| (first.at, last.at)));
         }
-        let bound =
-            |(from, to): Span| (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
-        self.span = self.span.map(bound).filter(|(from, to)| from < to);
+        self.span = self.span.and_then(|span| clipped(self.bounds, span));
     }
 
     /// Counts requests in the logs, by one pass.
@@ -400,10 +386,8 @@ impl Load {
         let facts = std::mem::take(&mut self.facts_of_pieces);
         let mut all = Episodes { answers, words: sources, ids: Vec::new(), found: Vec::new(), heaviest: None };
         for (place, piece) in self.pieces().into_iter().enumerate() {
-            let part = |(from, to): Span| {
-                let part = (piece.0.map_or(from, |own| own.max(from)), piece.1.map_or(to, |own| own.min(to)));
-                if facts.is_empty() { Some((from, to)) } else { Some(part).filter(|(from, to)| from < to) }
-            };
+            // Of one piece a window was looked at already.
+            let part = |window: Span| if facts.is_empty() { Some(window) } else { clipped(piece, window) };
             match given.map(part) {
                 // Of what somebody named, nothing is in this piece.
                 Some(None) => {}
@@ -424,16 +408,14 @@ impl Load {
         let rolled = piece.rollup.and_then(Rolled::new);
         let facts = piece.facts.unwrap_or(&self.facts);
         let paged = Paged::new(facts);
-        let (since, until) = piece.bounds;
-        let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
-        let within = |all: &[Sample]| all.iter().filter(|own| is_within(own.at)).cloned().collect();
+        let within = |all: &[Sample]| all.iter().filter(|own| is_within(piece.bounds, own.at)).cloned().collect();
         let memory = piece.facts.map(|_| self.memory.iter().map(|(name, all)| (name.clone(), within(all))).collect());
         let memory: &Vec<(String, Vec<Sample>)> = memory.as_ref().unwrap_or(&self.memory);
         let vitals = Vitals::new(facts, memory);
         let requests: Vec<&dyn Requests> =
             rolled.iter().map(|own| own as &dyn Requests).chain(paged.iter().map(|own| own as &dyn Requests)).collect();
-        let operations: Vec<Operation> = all.answers.operations.iter().filter_map(operation).collect();
-        let operations: Vec<Operation> = operations.into_iter().filter(|own| is_within(own.at)).collect();
+        let operations = all.answers.operations.iter().filter_map(operation);
+        let operations: Vec<Operation> = operations.filter(|own| is_within(piece.bounds, own.at)).collect();
         let given: Vec<Span> = piece.given.into_iter().collect();
         let vitals = Some(&vitals).filter(|_| self.has(Source::Metrics) || self.has(Source::Cgroup));
         let judged = judge::judge(&Input { requests: &requests, vitals, operations: &operations, given: &given });
@@ -572,8 +554,27 @@ fn shown((from, to): Span) -> String {
     format!("{} to {}", time::second(from), time::second(to))
 }
 
+/// Times in order, those that overlap, or nearly do, as one.
+pub(super) fn stretches(mut times: Vec<Span>) -> Vec<Span> {
+    times.sort_unstable();
+    let mut all: Vec<Span> = Vec::new();
+    for (from, to) in times {
+        match all.last_mut() {
+            Some(last) if from <= last.1 + TOGETHER => last.1 = last.1.max(to),
+            _ => all.push((from, to)),
+        }
+    }
+    all
+}
+
+/// The time that a bundle says it is of, where it says both ends.
+pub(super) fn stated(bundle: &Bundle) -> Option<Span> {
+    let (from, to) = bounds_of(bundle);
+    from.zip(to)
+}
+
 /// What a bundle says when it was taken.
-pub(super) fn bounds_of(bundle: &Bundle) -> Bounds {
+fn bounds_of(bundle: &Bundle) -> Bounds {
     (time::parse_any(&bundle.t0), time::parse_any(&bundle.end))
 }
 

@@ -7,7 +7,7 @@ use crate::analysis::metrics::{Fold, Retention, SeriesTable};
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, is_within};
 use crate::model::units::counted;
 use crate::sources::packing::Packing;
 use crate::sources::pages::{self, Clock, PageFile, PageFolder, PageWorker, PagesRead};
@@ -66,9 +66,7 @@ impl PageWorker for Folding {
 /// Leaves out pages outside of the bounds.
 pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<Micros>) {
     for folder in folders.iter_mut() {
-        folder
-            .pages
-            .retain(|page| since.is_none_or(|since| page.at >= since) && until.is_none_or(|until| page.at < until));
+        folder.pages.retain(|page| is_within((since, until), page.at));
     }
     folders.retain(|folder| !folder.pages.is_empty());
 }

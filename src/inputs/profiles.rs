@@ -2,7 +2,7 @@
 
 use crate::cli::{Context, Error, KubeFlags};
 use crate::inputs::moment;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, is_within};
 use crate::sources::open::Source;
 use crate::sources::pprof::{Group, Profile, ProfileDiscovery, find};
 use crate::views::text::plain;
@@ -110,19 +110,18 @@ pub(crate) fn count(sources: &[String]) -> usize {
 /// Of each process the last profile of a window; none where there are none.
 pub(crate) fn within(
     sources: &[String],
-    (since, until): (Option<Micros>, Option<Micros>),
+    bounds: (Option<Micros>, Option<Micros>),
     context: &mut Context<'_>,
 ) -> Result<Vec<Taken>, Error> {
     let found = find(sources);
     if found.groups.is_empty() {
         return Ok(Vec::new());
     }
-    let is_within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
     let mut taken = Vec::new();
     for Group { instance, files, .. } in groups(found, context)? {
         for file in files.into_iter().rev() {
             match profile(file, context) {
-                Ok(profile) if profile.stacks.at.is_none_or(is_within) => {
+                Ok(profile) if profile.stacks.at.is_none_or(|at| is_within(bounds, at)) => {
                     taken.push(Taken { instance, profile });
                     break;
                 }

@@ -13,6 +13,7 @@ use crate::inputs::captures;
 use crate::inputs::moment;
 use crate::inputs::rollup::{self, Observe};
 use crate::inputs::selection::Selection;
+use crate::model::alike::most_alike;
 use crate::model::event::Timed;
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
@@ -22,13 +23,11 @@ use crate::model::quota::Quotas;
 use crate::model::series::Day;
 #[cfg(feature = "live")]
 use crate::model::series::{DAY, Series};
-use crate::model::time;
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros, is_within};
 #[cfg(feature = "live")]
 use crate::model::units::counted;
 use crate::sources::find;
 use crate::sources::objects::captures::Captures;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Where quotas, their usage and its history are read from.
@@ -155,16 +154,12 @@ impl Inputs {
     fn has(&self, namespace: &str) -> Result<(), Error> {
         let Quotas { namespaces, standings, usage, .. } = &self.quotas;
         let of_quotas = standings.iter().map(|own| &own.namespace).chain(usage.iter().map(|own| &own.namespace));
-        let known: BTreeSet<&String> =
-            namespaces.keys().chain(self.objects.namespaces.keys()).chain(of_quotas).collect();
-        if known.contains(&namespace.to_owned()) {
+        let known = || namespaces.keys().chain(self.objects.namespaces.keys()).chain(of_quotas.clone());
+        if known().any(|own| own == namespace) {
             return Ok(());
         }
-        let alike = known
-            .iter()
-            .max_by(|a, b| strsim::jaro_winkler(a, namespace).total_cmp(&strsim::jaro_winkler(b, namespace)));
-        let alike = alike.filter(|own| strsim::jaro_winkler(own, namespace) > 0.8);
-        let hint = alike.map_or_else(String::new, |own| format!("; there is {own}"));
+        let hint = most_alike(known().map(String::as_str), namespace);
+        let hint = hint.map_or_else(String::new, |own| format!("; there is {own}"));
         Err(Error::Input(format!("--namespace {namespace}: nothing in these sources is of this namespace{hint}")))
     }
 }
@@ -327,7 +322,7 @@ fn files(
     if let Some(moment) = moment.filter(|_| !captures.is_empty()) {
         captures = moment::of_objects(captures, moment, context)?;
     }
-    let within = |at: Micros| since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+    let within = |at: Micros| is_within((since, until), at);
     let mut taken = 0;
     let ends = (captures.first().map(|own| own.at), captures.last().map(|own| own.at));
     for capture in captures.iter().filter(|capture| within(capture.at)) {

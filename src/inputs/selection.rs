@@ -8,7 +8,7 @@ use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::model::event::Timed;
 use crate::model::problem::Problem;
 use crate::model::question::Bounds;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, is_within};
 use crate::sources::audit::pass::{Delivery, Worker};
 
 /// Which events are taken.
@@ -35,7 +35,7 @@ impl Selection {
 
     /// Whether it is of the time that is asked for.
     fn is_within(&self, event: &Timed<'_, '_>) -> bool {
-        self.since.is_none_or(|since| event.at >= since) && self.until.is_none_or(|until| event.at < until)
+        is_within((self.since, self.until), event.at)
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::model::forecast::Grid;
 use crate::model::series::{DAY, Day, Point, Series};
 use crate::model::stray::is_stray;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, is_within};
 use hashbrown::HashMap;
 
 /// One hour.
@@ -242,8 +242,7 @@ impl<'g> Gathering<'g> {
 
     /// Takes a point of a series; what is no finite number is left out.
     pub fn point(&mut self, id: usize, point: Point) {
-        let is_within =
-            self.since.is_none_or(|since| point.at >= since) && self.until.is_none_or(|until| point.at < until);
+        let is_within = is_within((self.since, self.until), point.at);
         let Some(kept) = self.kept.get_mut(id).filter(|_| is_within && point.value.is_finite()) else { return };
         let course = kept.course(point.at >= self.ahead);
         course.fine.add(self.fine, point);

@@ -11,6 +11,7 @@
 //! ```
 
 pub mod alert;
+pub mod alike;
 pub mod apf;
 pub mod budget;
 pub mod bundle;

@@ -4,7 +4,7 @@
 //! defined by how many records each day has, so it does not depend on the order in which they are read.
 
 use super::series::DAY;
-use super::time::Micros;
+use super::time::{Micros, is_within};
 use std::collections::BTreeMap;
 
 /// Days between records that are further apart belong to different groups: longer than any month, so that monthly
@@ -193,7 +193,7 @@ impl KeptDays {
     /// Whether a time is judged at all.
     #[inline]
     pub fn judges(&self, at: Micros) -> bool {
-        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
+        is_within((self.since, self.until), at)
     }
 
     /// Whether a time is taken.

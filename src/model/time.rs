@@ -150,6 +150,18 @@ pub fn together(a: Option<(Micros, Micros)>, b: Option<(Micros, Micros)>) -> Opt
     }
 }
 
+/// Whether a moment lies within bounds, of which the second is not in them; `None` bounds nothing.
+#[inline]
+pub fn is_within((since, until): (Option<Micros>, Option<Micros>), at: Micros) -> bool {
+    since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until)
+}
+
+/// What of a time lies within bounds; `None` where nothing does.
+pub fn clipped((since, until): (Option<Micros>, Option<Micros>), (from, to): Span) -> Option<Span> {
+    let part = (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
+    Some(part).filter(|(from, to)| from < to)
+}
+
 /// `2026-11-20T09:17:29.739946Z`; without the fraction where it is zero.
 pub fn format(at: Micros) -> String {
     match jiff::Timestamp::from_microsecond(at) {

@@ -245,40 +245,65 @@ const GOES_ON_WITHIN: Micros = 60_000_000;
 /// Bytes of packed parts, all together, that are unpacked to see where they end.
 const MAX_UNPACKED: u64 = 32 << 20;
 
+/// What is known of the times of a part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PartTimes {
+    begin: Micros,
+    /// `None` where its end can't be looked at.
+    end: Option<Micros>,
+    /// The last event that was seen.
+    seen: Option<Micros>,
+}
+
+impl PartTimes {
+    /// `None` where nobody knows when it begins.
+    fn of(file: &Source, may_unpack: bool) -> Option<Self> {
+        let ends = Some(file).filter(|file| may_unpack && !file.shows_its_end()).and_then(Source::ends_unpacked);
+        let end = if file.shows_its_end() { file.last_time() } else { ends.map(|(_, last)| last) };
+        let seen = end.or_else(|| file.head_times(usize::MAX).into_iter().max());
+        Some(Self { begin: file.first.or(ends.map(|(first, _)| first))?, end, seen })
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            begin: self.begin.min(other.begin),
+            end: self.end.zip(other.end).map(|(a, b)| a.max(b)),
+            seen: self.seen.max(other.seen),
+        }
+    }
+
+    /// Whether another goes on where this one ends, as far as that can be seen.
+    fn is_followed_by(self, next: Self) -> bool {
+        match self.end {
+            Some(end) => (end - SLACK..=end + GOES_ON_WITHIN).contains(&next.begin),
+            None => next.begin - self.begin >= SLACK && self.seen.is_none_or(|seen| seen <= next.begin),
+        }
+    }
+}
+
 /// Whether logs, in the order of their numbers, follow one another in time; the last may be one without a number.
 fn follow_one_another(parts: &[&[(Source, String)]], is_last_open: bool) -> bool {
     let hidden = parts.iter().copied().flatten().filter(|(file, _)| !file.shows_its_end());
     let may_unpack = hidden.map(|(file, _)| file.size).sum::<u64>() <= MAX_UNPACKED;
-    // When a file begins; when it ends, if that is known; else what of it was seen.
-    let look = |file: &Source| {
-        let ends = Some(file).filter(|file| may_unpack && !file.shows_its_end()).and_then(Source::ends_unpacked);
-        let end = if file.shows_its_end() { file.last_time() } else { ends.map(|own| own.1) };
-        let seen = if end.is_none() { file.head_times(usize::MAX).into_iter().max() } else { end };
-        Some((file.first.or(ends.map(|own| own.0))?, end, seen))
+    let times = |part: &&[(Source, String)]| {
+        let files = part.iter().map(|(file, _)| PartTimes::of(file, may_unpack));
+        files.collect::<Option<Vec<_>>>()?.into_iter().reduce(PartTimes::with)
     };
-    let mut spans: Vec<(Micros, Option<Micros>, Option<Micros>)> = Vec::new();
-    for part in parts {
-        let Some(files) = part.iter().map(|(file, _)| look(file)).collect::<Option<Vec<_>>>() else { return false };
-        let Some(begin) = files.iter().map(|own| own.0).min() else { return false };
-        let ends = files.iter().map(|own| own.1).collect::<Option<Vec<Micros>>>();
-        spans.push((begin, ends.and_then(|all| all.into_iter().max()), files.iter().filter_map(|own| own.2).max()));
-    }
-    let begins: Vec<Micros> = spans.iter().map(|own| own.0).collect();
-    spans.sort_unstable();
-    let is_behind = |two: &[(Micros, Option<Micros>, Option<Micros>)]| match two[0].1 {
-        Some(end) => (end - SLACK..=end + GOES_ON_WITHIN).contains(&two[1].0),
-        None => two[1].0 - two[0].0 >= SLACK && two[0].2.is_none_or(|seen| seen <= two[1].0),
-    };
-    if !spans.windows(2).all(is_behind) {
+    let Some(numbered) = parts.iter().map(times).collect::<Option<Vec<PartTimes>>>() else { return false };
+    let mut in_time = numbered.clone();
+    in_time.sort_unstable();
+    if !in_time.windows(2).all(|two| two[0].is_followed_by(two[1])) {
         return false;
     }
-    // Rotation counts up from the newest, others from the oldest.
-    let numbered = &begins[..begins.len() - usize::from(is_last_open)];
-    let in_order = numbered.is_sorted_by(|a, b| a < b) || numbered.is_sorted_by(|a, b| a > b);
-    // What has no number is written to, or was the first.
-    let is_at_an_end = !is_last_open || [begins.iter().max(), begins.iter().min()].contains(&begins.last());
-    let all_seen = spans[..spans.len() - 1].iter().all(|own| own.1.is_some());
-    all_seen || in_order && is_at_an_end && begins.len() >= MIN_PARTS
+    if in_time[..in_time.len() - 1].iter().all(|own| own.end.is_some()) {
+        return true;
+    }
+    // Rotation counts up from the newest, others from the oldest; what has no number is written to, or was the first.
+    let (numbered, open) = numbered.split_at(numbered.len() - usize::from(is_last_open));
+    let in_order = numbered.is_sorted_by(|a, b| a.begin < b.begin) || numbered.is_sorted_by(|a, b| a.begin > b.begin);
+    let ends = [in_time.first(), in_time.last()].map(|own| own.map(|own| own.begin));
+    let is_at_an_end = open.first().is_none_or(|own| ends.contains(&Some(own.begin)));
+    in_order && is_at_an_end && parts.len() >= MIN_PARTS
 }
 
 /// Makes one log of the objects in partitions of a folder that are each called otherwise, as those of object stores

@@ -3,6 +3,7 @@
 mod checked;
 mod rewritten;
 
+use crate::model::alike::most_alike;
 use crate::model::dataset::NO_NAME;
 use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::report::Value;
@@ -163,12 +164,7 @@ fn problem(error: &PolarsError) -> Problem {
         // All columns that there are follow.
         let (what, all) = first.split_once("; valid columns: ").unwrap_or((first, ""));
         let wanted = what.split('"').nth(1).unwrap_or_default();
-        let like = all
-            .split('"')
-            .skip(1)
-            .step_by(2)
-            .max_by(|a, b| strsim::jaro_winkler(a, wanted).total_cmp(&strsim::jaro_winkler(b, wanted)));
-        let like = like.filter(|like| strsim::jaro_winkler(like, wanted) > 0.8);
+        let like = most_alike(all.split('"').skip(1).step_by(2), wanted);
         let hint = like.map_or(SCHEMA.to_owned(), |like| format!("is it {like}? {SCHEMA}"));
         return Problem::setting(format!("no such column: {wanted}")).hint(hint);
     }

@@ -18,7 +18,7 @@ use crate::model::histogram::Histogram;
 use crate::model::problem::Problem;
 use crate::model::rollup::{Cells, Manifest, Rows, TableSpec};
 use crate::model::symbols::Symbol;
-use crate::model::time::{Micros, SECOND, together};
+use crate::model::time::{Micros, SECOND, is_within, together};
 use crate::model::uri::{ReadShape, Scope};
 use std::ops::RangeInclusive;
 
@@ -363,7 +363,7 @@ impl Loader {
     }
 
     pub(super) fn takes_instant(&self, at: Micros) -> bool {
-        self.wanted.since.is_none_or(|since| at >= since) && self.wanted.until.is_none_or(|until| at < until)
+        is_within((self.wanted.since, self.wanted.until), at)
     }
 
     /// A client's key, if anything of it is wanted.

@@ -11,7 +11,7 @@ use crate::analysis::dims::{Dim, EventContext};
 use crate::analysis::flow::{Classifier, Sets};
 use crate::analysis::repeated::IdSample;
 use crate::model::event::Timed;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Micros, SECOND, is_within};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -107,9 +107,7 @@ impl Fold<'_> {
     #[inline]
     pub fn event(&mut self, event: Timed<'_, '_>) {
         let query = &self.plan.query;
-        let counted =
-            query.since.is_none_or(|since| event.at >= since) && query.until.is_none_or(|until| event.at < until);
-        if !counted {
+        if !is_within((query.since, query.until), event.at) {
             return;
         }
         self.first = Some(self.first.map_or(event.at, |first| first.min(event.at)));

@@ -20,6 +20,7 @@ use crate::inputs::selection::Selection;
 use crate::model::event::{Stage, Timed};
 use crate::model::question::{Emit, Form};
 use crate::model::report::Window;
+use crate::model::time::is_within;
 use crate::model::units::counted;
 use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
@@ -301,7 +302,7 @@ impl Worker for LimitWorker<'_> {
 /// Whether the event is one of the time that is looked at. Conditions on clients don't count here: all compete for the
 /// same seats.
 fn within(selection: &Selection, event: &Timed<'_, '_>) -> bool {
-    selection.since.is_none_or(|since| event.at >= since) && selection.until.is_none_or(|until| event.at < until)
+    is_within((selection.since, selection.until), event.at)
 }
 
 /// The observer of analysis as a worker of the source's pass.

@@ -15,25 +15,26 @@ pub(crate) struct Between {
     pub(crate) removed: Removed,
     /// The files, the older first.
     pub(crate) files: Vec<String>,
+    /// The latest revision of each.
+    revisions: Vec<u64>,
 }
 
 /// Compares two databases that are named.
 pub(crate) fn between(before: &str, after: &str, context: &mut Context<'_>) -> Result<Between, Error> {
     let sides = [open::open(before, context)?, open::open(after, context)?];
-    let (between, revisions) = compare(sides, context)?;
-    if revisions.1 < revisions.0 {
-        return Err(Error::Usage(format!(
-            "--before {before} (revision {}) is the later one, --after {after} (revision {}) the earlier: swap them",
-            revisions.0, revisions.1
-        )));
+    let between = compare(sides, context)?;
+    match between.revisions[..] {
+        [first, last] if last < first => Err(Error::Usage(format!(
+            "--before {before} (revision {first}) is the later one, --after {after} (revision {last}) the earlier: \
+             swap them"
+        ))),
+        _ => Ok(between),
     }
-    Ok(between)
 }
 
 /// Compares the first and the last database that sources hold; nothing where there are not two.
 pub(crate) fn within(sources: &[String], context: &mut Context<'_>) -> Result<Option<Between>, Error> {
-    let sides = open::ends(sources, context)?;
-    Ok(sides.map(|sides| compare(sides, context)).transpose()?.map(|(between, _)| between))
+    open::ends(sources, context)?.map(|sides| compare(sides, context)).transpose()
 }
 
 /// What it asks of each database.
@@ -41,8 +42,7 @@ pub(crate) fn asks() -> Ask {
     Ask::keys(Mode::Plain)
 }
 
-/// What was deleted, and the revisions of both.
-fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<(Between, (u64, u64)), Error> {
+fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<Between, Error> {
     let files = sides.iter().map(|side| side.path.clone()).collect();
     let (mut spaces, mut revisions) = (Vec::new(), Vec::new());
     for side in &sides {
@@ -50,10 +50,9 @@ fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<(Betwee
         revisions.push(side.file(&walked, context)?.revision);
         spaces.push(walked);
     }
-    let revisions = revisions.first().copied().zip(revisions.last().copied()).unwrap_or_default();
     let removed = match spaces.as_slice() {
         [old, new] => diff::compare(&old.space, &new.space).removed(),
         _ => Removed::new(),
     };
-    Ok((Between { removed, files }, revisions))
+    Ok(Between { removed, files, revisions })
 }

@@ -150,22 +150,18 @@ pub(in crate::sources) fn part(path: &Path) -> io::Result<Option<Part>> {
 fn cast(frame: &DataFrame, name: &str, to: &DataType) -> Result<Column, Problem> {
     let here = |error: polars::prelude::PolarsError| Problem::from(error).at(format!("column {name}"));
     match frame.column(name) {
+        // Times as numbers are in µs, in whatever unit they were written.
+        Ok(column) if matches!(column.dtype(), DataType::Datetime(..)) => {
+            let micros = column.cast(&DataType::Datetime(TimeUnit::Microseconds, None)).map_err(here)?;
+            micros.cast(to).map(|column| column.rechunk()).map_err(here)
+        }
         Ok(column) => column.cast(to).map(|column| column.rechunk()).map_err(here),
         Err(_) => Ok(Column::full_null(name.into(), frame.height(), to)),
     }
 }
 
-/// Numbers; times in µs, in whatever unit they were written.
 pub(super) fn numbers(frame: &DataFrame, name: &str) -> Result<Int64Chunked, Problem> {
-    let here = |error: polars::prelude::PolarsError| Problem::from(error).at(format!("column {name}"));
-    let column = match frame.column(name) {
-        Ok(column) if matches!(column.dtype(), DataType::Datetime(..)) => {
-            let micros = column.cast(&DataType::Datetime(TimeUnit::Microseconds, None)).map_err(here)?;
-            micros.cast(&DataType::Int64).map_err(here)?.rechunk()
-        }
-        _ => cast(frame, name, &DataType::Int64)?,
-    };
-    Ok(column.i64()?.clone())
+    Ok(cast(frame, name, &DataType::Int64)?.i64()?.clone())
 }
 
 pub(super) fn truths(frame: &DataFrame, name: &str) -> Result<BooleanChunked, Problem> {
