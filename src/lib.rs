@@ -13,9 +13,9 @@
 //! [`sources`] find, recognise and read inputs without interpreting them. [`model`] has the
 //! types that all layers share. [`analysis`] is pure functions from model to model. [`views`] write
 //! reports. [`inputs`] finds, opens and reads sources once for all questions; [`jobs`] are what several commands do
-//! beside answering; [`commands`] is one file per subcommand, [`cli`] what they all work with, [`app`] the parser and
-//! the exit codes. Which layer may import which is
-//! tested (`tests/it/architecture.rs`).
+//! beside answering; [`actions`] change something outside: stores, messages, caches; [`commands`] is a file or a folder
+//! per subcommand, [`cli`] what they all work with, [`app`] the parser and the exit codes. Which layer may import which
+//! is tested (`tests/it/architecture.rs`).
 
 pub mod actions;
 pub mod analysis;

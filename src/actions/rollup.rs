@@ -37,7 +37,23 @@ pub struct CoarseCopy<'g> {
 /// manifest with what was written.
 pub fn write(folder: &Path, manifest: &Manifest, give: &Give<'_>, copies: &[CoarseCopy<'_>]) -> io::Result<Manifest> {
     is_free(folder)?;
+    let was_there = folder.exists();
     private_folder(folder)?;
+    let written = fill(folder, manifest, give, copies);
+    if written.is_err() {
+        // What is there of it would stand in the way of the next try.
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+        if !was_there {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+    written
+}
+
+/// Writes the tables, and the manifest last.
+fn fill(folder: &Path, manifest: &Manifest, give: &Give<'_>, copies: &[CoarseCopy<'_>]) -> io::Result<Manifest> {
     let mut manifest = manifest.clone();
     let is_there = |spec: &&TableSpec| !manifest.without.iter().any(|name| name == spec.name);
     let own = TABLES.iter().chain([&SEAMS]).filter(is_there).map(|spec| (None, spec, give));

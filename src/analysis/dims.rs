@@ -5,7 +5,7 @@ use super::list_route::{Minor, list_kind};
 use crate::model::event::{Event, Timed};
 use crate::model::json::{JsonStr, MAX_TEXT, cut};
 use crate::model::problem::Problem;
-use crate::model::time::{self, SECOND};
+use crate::model::time::{self, MINUTE};
 use crate::model::uri::{ReadShape, Scope, path_scope};
 use crate::model::walk::{member, strings};
 use std::borrow::Cow;
@@ -147,7 +147,7 @@ impl Dim {
             }
             Self::ListKind => Cow::Borrowed(""),
             Self::Stage => Cow::Borrowed(event.stage.name()),
-            Self::Minute => Cow::Owned(time::format(event.at - event.at.rem_euclid(60 * SECOND))),
+            Self::Minute => Cow::Owned(time::format(event.at - event.at.rem_euclid(MINUTE))),
             Self::FlowSchema => Cow::Owned(known.flow.schema.to_owned()),
             Self::PriorityLevel => Cow::Owned(known.flow.level.to_owned()),
         };

@@ -68,7 +68,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
             let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
             // Nothing can be done about a closed terminal.
             let _ = write!(out, "{}", error.render());
-            let hint = subcommand_hint(&parser, &words, &error).or_else(|| variable_hint(&parser, &words, &error));
+            let hint = subcommand_hint(&parser, &words, &error)
+                .or_else(|| variable_hint(&parser, &words, &error))
+                .or_else(|| form_hint(&parser, &error));
             if let Some(hint) = hint {
                 let _ = writeln!(out, "\n{hint}");
             }
@@ -88,6 +90,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     let result = engine::through(&matches, &parser, &mut context)
         .and_then(|_replaced| cli.command.run(Cli::parser, &mut context));
     let result = result.and_then(|()| Ok(context.io.out.flush()?));
+    let result = match result {
+        // Who reads no further still learns by the exit code what it came to.
+        Err(error) if error.is_of_a_reader_who_left() => Ok(()),
+        other => other,
+    };
     let result = result.and_then(|()| context.verdict());
     finish(result, io)
 }
@@ -109,6 +116,19 @@ fn variable_hint(parser: &clap::Command, words: &[OsString], error: &clap::Error
     let name = variable(parser, flag)?;
     let is_its = std::env::var_os(&name).is_some_and(|own| own.to_string_lossy() == value.as_str());
     is_its.then(|| format!("The value is that of the environment variable {name}."))
+}
+
+/// How a form of output is asked for, where its name stands as a flag.
+fn form_hint(parser: &clap::Command, error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let output = parser.get_arguments().find(|arg| arg.get_long() == Some("output"))?;
+    let forms = output.get_possible_values();
+    let form = forms.iter().find(|form| flag.strip_prefix("--").is_some_and(|name| form.matches(name, true)))?;
+    Some(format!("The form of the output is given by -o: -o {}", form.get_name()))
 }
 
 /// What to do where a path stands in place of a subcommand.

@@ -4,7 +4,7 @@ use super::Cli;
 use crate::cli::{Context, Io, Settings};
 use crate::model::question::*;
 use crate::model::report::Severity;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{DAY, HOUR, MINUTE, Micros, SECOND};
 use clap::{CommandFactory, FromArgMatches};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -55,8 +55,8 @@ const NO_PART: &[&str] = &[
 
 /// Questions in which each field differs from its default; several of a command where its flags exclude one another.
 fn all() -> Vec<Question> {
-    let bounds = (Some(NOW - 3600 * SECOND), Some(NOW - 1));
-    let at = Some(NOW - 60 * SECOND);
+    let bounds = (Some(NOW - HOUR), Some(NOW - 1));
+    let at = Some(NOW - MINUTE);
     // A moment ends what is looked at.
     let since = (bounds.0, None);
     let source = "a b/it's.db".to_owned();
@@ -105,7 +105,7 @@ fn all() -> Vec<Question> {
         source: quotas.clone(),
         peak: PeakOf::P999,
         headroom: 0.35,
-        min_duration: 3600 * SECOND,
+        min_duration: HOUR,
         without_spikes: true,
         project_label: Some("team".into()),
         resources: texts(&["pods"]),
@@ -113,7 +113,7 @@ fn all() -> Vec<Question> {
         limit_range: true,
         ..QuotaPropose::default()
     };
-    let day = 86_400 * SECOND;
+    let day = DAY;
     vec![
         Question::Traffic(traffic.clone()),
         Question::Traffic(Traffic {
@@ -265,7 +265,7 @@ fn all() -> Vec<Question> {
         Question::Report(Report {
             sources: texts(&["bundle/", "a b"]),
             bounds,
-            window: Some((NOW - 120 * SECOND, NOW - 60 * SECOND)),
+            window: Some((NOW - 120 * SECOND, NOW - MINUTE)),
             title: Some("Outage of 20 November".into()),
             owner: Some("platform".into()),
             history: texts(&["store"]),

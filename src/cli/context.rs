@@ -85,7 +85,7 @@ impl<'io> Context<'io> {
         self.is_composing
     }
 
-    /// Says what went wrong for now and is tried again.
+    /// Says something on stderr, also to those who asked for quiet.
     pub fn warn(&mut self, what: impl std::fmt::Display) -> Result<(), Error> {
         let text = what.to_string();
         Ok(writeln!(self.io.err, "plimsoll: {}", views::text::plain(&text))?)
@@ -113,6 +113,14 @@ impl<'io> Context<'io> {
                 Err(Error::Usage(format!("--sort-by {field}: unknown field; use one of: {}", fields.join(" "))))
             }
             field => Ok(field.clone()),
+        }
+    }
+
+    /// Refuses `--sort-by` where rows have an order of their own; `why` says which, and what to do.
+    pub fn refuse_sort(&self, why: &str) -> Result<(), Error> {
+        match &self.settings.sort_by {
+            Some(field) => Err(Error::Usage(format!("--sort-by {field}: {why}"))),
+            None => Ok(()),
         }
     }
 

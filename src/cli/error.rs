@@ -1,5 +1,6 @@
 //! What ends a command, and the exit code it stands for.
 
+use crate::views::text::plain;
 use std::io;
 
 /// Why a command did not simply succeed.
@@ -36,22 +37,34 @@ impl Error {
         Self::Input(problem.to_string())
     }
 
+    /// Why nothing could be read, a message for each reason. They may hold what a log or a server says.
+    pub fn inputs(reasons: impl IntoIterator<Item = impl std::fmt::Display>) -> Self {
+        let message = |reason: _| plain(&format!("{reason}")).into_owned();
+        Self::Input(reasons.into_iter().map(message).collect::<Vec<_>>().join("\nplimsoll: "))
+    }
+
+    /// Whether the output could not be written since its reader has left, as `head` does.
+    pub fn is_of_a_reader_who_left(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::Findings => 1,
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Output(_) if self.is_of_a_reader_who_left() => 0,
             Self::Partial | Self::Input(_) | Self::Unanswered | Self::Output(_) => 3,
         }
     }
 
-    /// What to print; nothing where it has been said, or where nobody listens.
+    /// What to print, whatever names of files and answers of servers hold; nothing where it has been said, or where
+    /// nobody listens.
     pub fn message(&self) -> Option<String> {
         match self {
             Self::Partial | Self::Findings => None,
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
-            other => Some(other.to_string()),
+            Self::Output(_) if self.is_of_a_reader_who_left() => None,
+            other => Some(other.to_string().split('\n').map(plain).collect::<Vec<_>>().join("\n")),
         }
     }
 }

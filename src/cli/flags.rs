@@ -1,9 +1,8 @@
 //! Flag groups that commands share.
 
 use crate::model::input::Dedupe;
-use crate::model::question::Bounds;
 use crate::model::report::Severity;
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Bounds, Micros};
 use crate::model::units::{duration, parse_bytes, parse_duration, parse_share};
 use crate::views::Format;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -194,6 +193,15 @@ pub struct KubeFlags {
     pub request_timeout: Duration,
 }
 
+impl KubeFlags {
+    /// Why no cluster can be asked where the program was built without that.
+    #[cfg(not(feature = "live"))]
+    pub fn unavailable() -> super::Error {
+        let why = "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster";
+        super::Error::Usage(why.to_owned())
+    }
+}
+
 /// Which Prometheus to ask, as whom, and how heavily.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Prometheus")]
@@ -293,7 +301,7 @@ pub fn parse_length(text: &str, least: Micros, examples: &str) -> Result<Micros,
 
 impl TimeFlags {
     /// The bounds, given what time it is.
-    pub fn resolve(&self, now: Micros) -> Result<(Option<Micros>, Option<Micros>), String> {
+    pub fn resolve(&self, now: Micros) -> Result<Bounds, String> {
         let read = |text: &Option<String>| text.as_deref().map(|text| parse_time(text, now)).transpose();
         let (since, until) = (read(&self.since)?, read(&self.until)?);
         if let (Some(since), Some(until)) = (since, until)
@@ -318,20 +326,22 @@ pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
     if let Some(length) = parse_duration(back) {
         return Ok(now - length);
     }
-    time::parse_any(trimmed)
-        .or_else(|| time::parse_utc(trimmed))
-        .ok_or_else(|| format!("'{text}' is not a time: {form}"))
+    // A zone in brackets says more than an offset does.
+    let in_zone = || Some(trimmed.parse::<jiff::Zoned>().ok()?.timestamp().as_microsecond());
+    let utc = || if trimmed.contains('[') { in_zone() } else { time::parse_utc(trimmed) };
+    time::parse_any(trimmed).or_else(utc).ok_or_else(|| format!("'{text}' is not a time: {form}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::time::SECOND;
+    use crate::model::time::{DAY, HOUR, MINUTE};
 
     #[test]
     fn lengths_of_time_have_units_and_bounds() {
         let above_zero = length_parser(1, "12h, 30d");
-        assert_eq!(above_zero("30d"), Ok(30 * 86_400 * SECOND));
+        assert_eq!(above_zero("30d"), Ok(30 * DAY));
         for bad in ["0s", "-1s", "5", "", "soon"] {
             assert_eq!(above_zero(bad), Err("write a time above zero with its unit: 12h, 30d".to_owned()), "{bad}");
         }
@@ -396,7 +406,7 @@ mod tests {
         let now = 1_000_000 * SECOND;
         let at = |text: &str| MomentFlags { at: Some(text.to_owned()) };
         let since = |text: &str| TimeFlags { since: Some(text.to_owned()), until: None };
-        let hour_ago = now - 3600 * SECOND;
+        let hour_ago = now - HOUR;
         assert_eq!(at("-1h").resolve(now), Ok(Some(hour_ago)));
         let all = TimeFlags::default();
         assert_eq!(at("-1h").bounds(&all, now), Ok((Some(hour_ago), (None, None))));
@@ -412,11 +422,11 @@ mod tests {
         let now = 1_000_000 * SECOND;
         for (text, expected) in [
             ("now", now),
-            ("-1h", now - 3600 * SECOND),
+            ("-1h", now - HOUR),
             ("now-2m", now - 120 * SECOND),
-            ("1970-01-02", 86_400 * SECOND),
-            ("1970-01-01T00:01:00+00:00", 60 * SECOND),
-            ("1970-01-01 00:01", 60 * SECOND),
+            ("1970-01-02", DAY),
+            ("1970-01-01T00:01:00+00:00", MINUTE),
+            ("1970-01-01 00:01", MINUTE),
             ("1970-01-01T00:01:02.5", 62_500_000),
             ("1970-01-01 01:00:00+01:00", 0),
         ] {

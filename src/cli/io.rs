@@ -34,6 +34,22 @@ impl std::fmt::Debug for Io {
     }
 }
 
+/// Where messages go. That nobody can read them stops no work: an alert is sent although the log of messages is full.
+struct Messages<W>(W);
+
+impl<W: Write> Write for Messages<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // What could not be written is not tried again.
+        let _ = self.0.write_all(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
 impl Io {
     /// The process's own.
     pub fn process() -> Self {
@@ -42,7 +58,7 @@ impl Io {
         let columns = variable("COLUMNS").and_then(|text| text.to_str()?.parse().ok());
         Self {
             out: Box::new(io::BufWriter::new(io::stdout())),
-            err: Box::new(io::stderr()),
+            err: Box::new(Messages(io::stderr())),
             out_is_terminal,
             err_is_terminal: io::stderr().is_terminal(),
             width: columns.or_else(|| out_is_terminal.then(terminal_width)?),

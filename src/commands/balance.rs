@@ -57,11 +57,7 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!(
-            "--sort-by {field}: clients are sorted by imbalance; sort the output of -o csv or -o json"
-        )));
-    }
+    context.refuse_sort("clients are sorted by imbalance; sort the output of -o csv or -o json")?;
     let question = args.question(context.io.now)?;
     show(answer(&question, context)?, FailOn::Never, context)
 }

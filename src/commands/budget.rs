@@ -19,6 +19,7 @@ use crate::sources::wanted;
 use crate::views::junit;
 use crate::views::text::plain;
 use clap::Subcommand;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -96,9 +97,7 @@ struct InitArgs {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: limits are in the order of the file")));
-    }
+    context.refuse_sort("limits are in the order of the file")?;
     match &args.command {
         BudgetCommand::Check(args) => check_all(args, context),
         BudgetCommand::Init(args) => init(args, context),
@@ -119,6 +118,15 @@ fn read(sources: &[String], time: &TimeFlags, context: &mut Context<'_>) -> Resu
     let mut found = found::find(sources, wanted::Wanted::Both, context)?;
     if found.streams.is_empty() {
         return Err(Error::Input(format!("{}: no audit log; metrics do not identify clients", sources.join(", "))));
+    }
+    let clusters = found.streams.iter().map(|own| own.stream.cluster.as_str()).filter(|name| !name.is_empty());
+    let clusters: BTreeSet<&str> = clusters.collect();
+    if clusters.len() > 1 {
+        let names: Vec<&str> = clusters.into_iter().collect();
+        return Err(Error::Usage(format!(
+            "logs of several clusters ({}), and a budget is for what a client does in one; choose one",
+            names.join(", ")
+        )));
     }
     pages::keep(&mut found.pages, since, until);
     let (facts, pages) = pages::facts(found.pages, Retention::Controllers, context)?;

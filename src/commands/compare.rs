@@ -17,14 +17,13 @@ use crate::inputs::{episodes, pages, profiles};
 use crate::model::episode::Episode;
 use crate::model::input::InputReport;
 use crate::model::question;
-use crate::model::time::{DAY, Micros, Span, is_within};
+use crate::model::time::{Bounds, DAY, Micros, Span, clipped, is_within};
 use crate::model::units::counted;
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
 use crate::sources::find;
 use crate::sources::found::{Discovery, LogStream};
 use crate::sources::wanted::Wanted;
-use crate::views::text::plain;
 use crate::views::{Format, contrast_svg};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -87,9 +86,6 @@ pub struct Args {
 /// What `--episode` without an id stands for.
 const HEAVIEST: &str = "heaviest";
 
-/// A window that was asked for.
-type WindowBounds = (Option<Micros>, Option<Micros>);
-
 impl Args {
     /// What the flags ask. Times of day are those of the day on which a source begins.
     pub fn question(&self, context: &mut Context<'_>) -> Result<question::Compare, Error> {
@@ -117,11 +113,7 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!(
-            "--sort-by {field}: the largest change comes first; sort the output of -o json or -o csv"
-        )));
-    }
+    context.refuse_sort("the largest change comes first; sort the output of -o json or -o csv")?;
     let answer = answer(&args.question(context)?, context)?;
     let fail_on = if args.fail_on_increase.is_empty() { FailOn::Never } else { FailOn::Critical };
     match (&answer, context.settings.format) {
@@ -179,7 +171,7 @@ pub(super) fn answer(question: &question::Compare, context: &mut Context<'_>) ->
 }
 
 /// The baseline and the time of an episode of a source.
-fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[WindowBounds; 2], Error> {
+fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[Bounds; 2], Error> {
     let episodes = episodes::episodes(&[source.to_owned()], (None, None), context)?.episodes;
     let is_it = |own: &&Episode| wanted == HEAVIEST || own.id == wanted;
     let Some(own) = episodes.iter().find(is_it) else {
@@ -195,7 +187,7 @@ fn of_episode(source: &str, wanted: &str, context: &mut Context<'_>) -> Result<[
 }
 
 /// The windows that were asked for. Times of day are those of the day on which the log begins.
-fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Error> {
+fn windows(args: &Args, context: &Context<'_>) -> Result<[Bounds; 2], Error> {
     let now = context.io.now;
     let sources = [&args.before, args.after.as_ref().unwrap_or(&args.before)];
     // The first and the last moment of a source.
@@ -206,7 +198,7 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Erro
         find::begin(&found).map(|begin| (begin, end.unwrap_or(begin)))
     };
     // Times of day are of the day on which the source begins.
-    let bounds = |texts: [&str; 2], source: &String| -> Result<WindowBounds, String> {
+    let bounds = |texts: [&str; 2], source: &String| -> Result<Bounds, String> {
         let of_day = texts.map(time_of_day);
         let ends = match texts.into_iter().zip(of_day).find(|(_, of_day)| of_day.is_some()) {
             Some((text, _)) => Some(ends(source).ok_or_else(|| format!("{text}: {source} has no day; use RFC 3339"))?),
@@ -232,7 +224,7 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[WindowBounds; 2], Erro
         }
         Ok((from, to))
     };
-    let window = |text: &Option<String>, flag: &str, source: &String| -> Result<WindowBounds, Error> {
+    let window = |text: &Option<String>, flag: &str, source: &String| -> Result<Bounds, Error> {
         let usage = |why: String| Error::Usage(format!("{flag}: {why}"));
         let Some(text) = text else { return Ok((None, None)) };
         let (from, to) = text.split_once("..").ok_or_else(|| usage(format!("{text}: not a window; write FROM..TO")))?;
@@ -266,7 +258,7 @@ fn time_of_day(text: &str) -> Option<Micros> {
 #[derive(Debug, Default)]
 struct Comparing {
     sources: [Vec<String>; 2],
-    windows: [WindowBounds; 2],
+    windows: [Bounds; 2],
     filters: Vec<Filter<Dim>>,
     /// Whether both sides are windows of one source.
     is_one: bool,
@@ -369,7 +361,9 @@ impl Comparing {
             }
             instances.push(names.into_iter().map(|(_, instance)| instance).collect::<BTreeSet<String>>().len());
             outcome.inputs.into_iter().for_each(|input| self.input(input));
-            let (Some(log), Some(_)) = (logged.first.zip(logged.last), rollup.span) else {
+            // Nothing is known of what lies before a log or behind it, whatever window was asked for.
+            let known = logged.first.zip(logged.last).and_then(|log| clipped((since, until), log));
+            let (Some(window), Some(_)) = (known, rollup.span) else {
                 let which = ["BEFORE", "AFTER"][side];
                 return Err(Error::Input(format!(
                     "{}: no event within the {which} window",
@@ -382,11 +376,7 @@ impl Comparing {
                     self.sources[side].join(", ")
                 ));
             }
-            // Nothing is known of what lies before a log or behind it, whatever window was asked for.
-            sides.push((
-                rollup,
-                (since.map_or(log.0, |since| since.max(log.0)), until.map_or(log.1, |until| until.min(log.1))),
-            ));
+            sides.push((rollup, window));
         }
         if let [before, after] = instances.as_slice()
             && before != after
@@ -457,13 +447,17 @@ impl Comparing {
                     let records = series.samples.len() as u64;
                     if records > 0 {
                         self.input(InputReport {
-                            path: series.place,
+                            path: series.place.clone(),
                             kind: "cgroup",
                             bytes: series.bytes,
                             records,
                             ..InputReport::default()
                         });
-                        memories.push(states::Memory { name: series.name, samples: series.samples });
+                        memories.push(states::Memory {
+                            name: series.name,
+                            place: series.place,
+                            samples: series.samples,
+                        });
                     }
                 }
             }
@@ -492,8 +486,6 @@ impl Comparing {
             _ if !self.errors.is_empty() => self.errors.clone(),
             _ => vec![format!("{}: no comparable data, or none within the windows", self.sources.concat().join(", "))],
         };
-        let reasons: Vec<String> =
-            reasons.iter().map(|reason| plain(reason.trim_end_matches('.')).into_owned()).collect();
-        Error::Input(reasons.join("\nplimsoll: "))
+        Error::inputs(reasons.iter().map(|reason| reason.trim_end_matches('.')))
     }
 }

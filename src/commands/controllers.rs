@@ -20,7 +20,7 @@ use crate::model::objects::Objects;
 use crate::model::problem::Problem;
 use crate::model::question;
 use crate::model::registry::ObjectKey;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, clipped};
 use crate::sources::find;
 use crate::sources::objects::captures::Captures;
 use crate::sources::objects::read;
@@ -65,11 +65,7 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!(
-            "--sort-by {field}: the longest wait comes first; sort the output of -o csv or -o json"
-        )));
-    }
+    context.refuse_sort("the longest wait comes first; sort the output of -o csv or -o json")?;
     let question = args.question(context.io.now)?;
     show(answer(&question, context)?, FailOn::Never, context)
 }
@@ -100,6 +96,7 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
     gathered.inputs.extend(pages.inputs);
     if let Some((seen, outcome)) = logs {
         let spans = outcome.coverage.iter().filter_map(|own| own.first.zip(own.last));
+        let spans = spans.filter_map(|span| clipped((since, until), span));
         gathered.logged = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         for (cluster, last) in clusters.into_iter().zip(outcome.coverage.iter().map(|own| own.last)) {
             // Events may be older than the log: of an export, which names its clusters itself, nothing is known here.

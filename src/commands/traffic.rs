@@ -16,9 +16,10 @@ use crate::inputs::breakdown::read;
 use crate::inputs::flow::{self, FlowFlags, Matched};
 use crate::inputs::found::{Version, find, server_version};
 use crate::inputs::pages;
+use crate::inputs::pulse::in_tiles;
 use crate::model::bundle::Bundle;
-use crate::model::question::{self, Bounds, Kind};
-use crate::model::time::SECOND;
+use crate::model::question::{self, Kind};
+use crate::model::time::{Bounds, MINUTE};
 use crate::sources::audit::settle;
 use crate::sources::found::LogStream;
 use crate::sources::wanted::Wanted;
@@ -133,8 +134,8 @@ pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) ->
     };
     if question.series {
         query.interval = Some(question.interval.unwrap_or_else(|| {
-            let length = settle::span(&found.streams).map_or(60 * SECOND, interval_for);
-            settle::in_tiles(&found.streams, length)
+            let length = settle::length(&found.streams).map_or(MINUTE, interval_for);
+            in_tiles(&found, length)
         }));
     }
     // How much the log shows is known where there are metrics of the same instances.

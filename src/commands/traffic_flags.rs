@@ -6,7 +6,7 @@ use crate::cli::{Context, Error, KubeFlags, TimeFlags, parse_every};
 use crate::inputs::flow::FlowFlags;
 use crate::model::problem::Problem;
 use crate::model::question::{self, Kind};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{DAY, Micros, SECOND};
 use crate::model::units::parse_duration;
 use std::str::FromStr;
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn interval(text: &str) -> Result<Micros, Error> {
 /// The shortest round interval that makes no more than 60 of the span.
 pub(super) fn interval_for(span: Micros) -> Micros {
     const STEPS: [i64; 11] = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400];
-    STEPS.iter().map(|step| step * SECOND).find(|step| span / step < 60).unwrap_or(7 * 86_400 * SECOND)
+    STEPS.iter().map(|step| step * SECOND).find(|step| span / step < 60).unwrap_or(7 * DAY)
 }
 
 /// Flags of `plimsoll traffic --follow`.

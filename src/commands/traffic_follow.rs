@@ -35,8 +35,7 @@ pub(super) fn run(
     let stop = stop_signal()?;
     let mut follower = Follower::open(sources);
     if follower.is_empty() {
-        let errors: Vec<String> = follower.errors.iter().map(ToString::to_string).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(&follower.errors));
     }
     for error in &follower.errors {
         context.lost(error)?;

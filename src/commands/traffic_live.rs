@@ -11,6 +11,7 @@ use crate::inputs::pages::Folding;
 use crate::model::input::{InputReport, Loss};
 use crate::model::question::{self, Kind};
 use crate::sources::arguments::is_url;
+use crate::sources::clock;
 use crate::sources::find;
 #[cfg(feature = "live")]
 use crate::sources::live::Cluster;
@@ -129,7 +130,7 @@ impl<'a> Live<'a> {
                 }
             }
             From::Urls(urls) => {
-                let found = find::find(urls, Wanted::Pages, jiff::Timestamp::now().as_microsecond());
+                let found = find::find(urls, Wanted::Pages, clock::now());
                 errors.extend(found.errors.iter().map(ToString::to_string));
                 pages.extend(
                     found
@@ -186,18 +187,12 @@ impl<'a> Live<'a> {
 
 #[cfg(feature = "live")]
 fn connect<'a>(args: &Args, context: &mut Context<'_>) -> Result<(From<'a>, String), Error> {
-    let cluster =
-        Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
-    for note in cluster.notes() {
-        context.notice(note)?;
-    }
+    let cluster = crate::inputs::live::connect(&args.kube, context)?;
     let name = cluster.name().to_owned();
     Ok((From::Cluster(Box::new(cluster)), name))
 }
 
 #[cfg(not(feature = "live"))]
 fn connect<'a>(_: &Args, _: &mut Context<'_>) -> Result<(From<'a>, String), Error> {
-    Err(Error::Usage(
-        "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
-    ))
+    Err(crate::cli::KubeFlags::unavailable())
 }

@@ -10,6 +10,7 @@ use crate::cli::{Context, Error};
 use crate::inputs::pages::{self, PagesReport};
 use crate::model::question;
 use crate::model::report::Report;
+use crate::model::units::duration;
 use crate::sources::found::Discovery;
 
 /// Answers by the pages that were found.
@@ -28,6 +29,14 @@ pub(super) fn answer(
     let base = base.map(|base| pages::facts(base.pages, Retention::Requests, context)).transpose()?;
     let base =
         base.map(|(facts, read)| check(&facts, &read).map(|()| traffic::measured(&facts, &query))).transpose()?;
+    let shortest = traffic::shortest_interval(&facts);
+    if let Some(interval) = question.interval.filter(|interval| *interval < shortest) {
+        return Err(Error::Usage(format!(
+            "--interval {}: pages are so far apart that shorter intervals than {} show nothing; choose a longer one",
+            duration(interval),
+            duration(shortest)
+        )));
+    }
     if series {
         query.interval = Some(question.interval.unwrap_or_else(|| interval_for(facts.span())));
     }

@@ -2,6 +2,7 @@
 
 use crate::analysis::list_route::Minor;
 use crate::analysis::metrics::Retention;
+use crate::analysis::metrics::facts::Component;
 use crate::analysis::quota::owners;
 use crate::analysis::upgrade::calls;
 use crate::analysis::upgrade::objects::{old_objects, unknown};
@@ -49,9 +50,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: calls are sorted by what the upgrade does to them")));
-    }
+    context.refuse_sort("calls are sorted by what the upgrade does to them")?;
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let config = alerts::given(args.alerts.as_deref()).map_err(Error::usage)?;
     let Captures { captures, inputs: of_objects, errors } = captures::find(&args.sources);
@@ -61,13 +60,21 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let mut found = match has_calls || !has_objects {
         true => found::usable(found, has_calls, context)?,
         // What is no log and no page is objects.
-        false => found,
+        false => {
+            found.losses().try_for_each(|error| context.lost(error))?;
+            found
+        }
     };
     errors.iter().try_for_each(|error| context.lost(error))?;
-    let server = found.bundle.as_ref().and_then(|bundle| Minor::parse(&bundle.kubernetes_version));
+    let of_bundle = found.bundle.as_ref().and_then(|bundle| Minor::parse(&bundle.kubernetes_version));
+    pages::keep(&mut found.pages, since, until);
+    let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
+    let of_pages = || facts.instances_of(Component::Apiserver).filter_map(|own| Minor::parse(&own.version)).max();
+    let server = of_bundle.or_else(of_pages);
     let Some(to) = args.to.or_else(|| server.map(Minor::next)) else {
         return Err(Error::Usage(
-            "--to VERSION is missing: no bundle.yaml beside the sources names the cluster's version; write --to 1.37"
+            "--to VERSION is missing: neither a bundle.yaml beside the sources nor a metrics page says which version \
+             the cluster has; write --to 1.37"
                 .to_owned(),
         ));
     };
@@ -77,8 +84,6 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
             to.0, server.0
         )));
     }
-    pages::keep(&mut found.pages, since, until);
-    let (facts, read) = pages::facts(found.pages, Retention::Requests, context)?;
     let mut inputs = read.inputs;
     let (mut span, mut of_logs): (Option<Span>, _) = (None, None);
     if !found.streams.is_empty() {
@@ -99,11 +104,15 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     if !has_calls {
         inputs.extend(of_objects);
     }
+    let captures = newest(captures);
     let old = old_objects(captures.iter().map(|capture| (capture.cluster.as_str(), &*capture.objects)), to);
     let unknown = unknown(captures.iter().map(|capture| &*capture.objects));
     let namespaces = namespaces(captures);
-    let calls = calls.iter().map(|call| (call, owners::of_user(&config, &namespaces, &call.user))).collect();
-    let objects = old.iter().map(|own| (own, owners::of(&config, &namespaces, &own.namespace))).collect();
+    let none = BTreeMap::new();
+    // Where objects are of no cluster that is named, they are of any.
+    let of = |cluster: &str| namespaces.get(cluster).or_else(|| namespaces.get("")).unwrap_or(&none);
+    let calls = calls.iter().map(|call| (call, owners::of_user(&config, of(&call.cluster), &call.user))).collect();
+    let objects = old.iter().map(|own| (own, owners::of(&config, of(&own.cluster), &own.namespace))).collect();
     let top = context.settings.asked_top();
     context.print(
         &report(UpgradeInput { calls, objects, unknown, to, has_calls: is_seen, inputs, span, top }),
@@ -111,11 +120,25 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     )
 }
 
-/// Namespaces of captured objects; of several captures the first that has one.
-fn namespaces(captures: Vec<Capture>) -> BTreeMap<String, Namespace> {
-    let mut all = BTreeMap::new();
-    for (name, namespace) in captures.into_iter().flat_map(|capture| Arc::unwrap_or_clone(capture.objects).namespaces) {
-        all.entry(name).or_insert(namespace);
+/// Of captures of one cluster that were taken one after the other the last: what was mended since is no fault. They are
+/// in order of cluster and time.
+fn newest(captures: Vec<Capture>) -> Vec<Capture> {
+    let mut kept: Vec<Capture> = Vec::with_capacity(captures.len());
+    for capture in captures {
+        let is_later = |before: &mut Capture| before.is_dated && capture.is_dated && before.cluster == capture.cluster;
+        match kept.iter_mut().find_map(|before| is_later(before).then_some(before)) {
+            Some(before) => *before = capture,
+            None => kept.push(capture),
+        }
+    }
+    kept
+}
+
+/// Namespaces of captured objects, by cluster; of several captures the last that has one.
+fn namespaces(captures: Vec<Capture>) -> BTreeMap<String, BTreeMap<String, Namespace>> {
+    let mut all: BTreeMap<String, BTreeMap<String, Namespace>> = BTreeMap::new();
+    for capture in captures {
+        all.entry(capture.cluster).or_default().extend(Arc::unwrap_or_clone(capture.objects).namespaces);
     }
     all
 }

@@ -8,11 +8,11 @@ use crate::analysis::traffic::logs::Reading;
 use crate::analysis::traffic::stored as from_rollup;
 use crate::analysis::traffic::{self as analysis, Batch, Breakdown, Plan, Query, Traffic};
 use crate::cli::{Context, Error};
-use crate::inputs::log_question::{CacheUse, Fold, Question};
+use crate::inputs::log_question::{CacheUse, Fold, LogQuestion};
 use crate::inputs::logs::ask;
 use crate::model::event::Timed;
 use crate::model::problem::Problem;
-use crate::model::question::Bounds;
+use crate::model::time::Bounds;
 use crate::sources::audit::pass::{Delivery, Outcome, Worker};
 use crate::sources::found::Discovery;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Breaking {
 /// A breakdown, and what was seen of what metrics count.
 pub(crate) type Broken = (Breakdown, Vec<Seen>);
 
-impl Question for Breaking {
+impl LogQuestion for Breaking {
     type Fold = Folding;
     type Answer = Broken;
     fn bounds(&self) -> Bounds {

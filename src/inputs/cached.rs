@@ -1,7 +1,7 @@
 //! Roll-ups that are kept across runs: looked for before logs are read, extended by what these gained, and kept when
 //! one was made. An answer from the cache is the same as that of the logs; where it might not be, they are read.
 
-use super::log_question::{self, Answered, CacheUse, Question};
+use super::log_question::{self, Answered, CacheUse, LogQuestion};
 use super::manifest::{giving, manifest};
 use super::rolled::take_in;
 use crate::actions::cache as writing;
@@ -14,13 +14,13 @@ use crate::model::cached::{Entry, EntryStream, FORM};
 use crate::model::event::Stage;
 use crate::model::input::{Coverage, InputReport, Loss, LossKind};
 use crate::model::problem::Problem;
-use crate::model::question::Bounds;
 use crate::model::rollup::{Manifest, SEAMS, TABLES};
 use crate::model::stray::MAX_DURATION;
-use crate::model::time::Micros;
+use crate::model::time::{Bounds, Micros};
 use crate::model::units::{bytes, duration};
 use crate::sources::audit::pass::Outcome;
 use crate::sources::cache::{self as reading, CachedRollup, Rest};
+use crate::sources::clock;
 use crate::sources::found::LogStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Cacheable {
     }
 
     /// The answer of what is kept, where it is that of the logs.
-    pub(crate) fn ask<Q: Question>(
+    pub(crate) fn ask<Q: LogQuestion>(
         &self,
         question: &Q,
         context: &mut Context<'_>,
@@ -292,7 +292,7 @@ impl Cacheable {
             form: FORM.to_owned(),
             plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
             dedupe: context.settings.dedupe,
-            made: jiff::Timestamp::now().as_microsecond(),
+            made: clock::now(),
             streams: described,
             ..Entry::default()
         };

@@ -6,7 +6,6 @@ use crate::model::bundle::Bundle;
 use crate::sources::find;
 use crate::sources::found::Discovery;
 use crate::sources::wanted::Wanted;
-use crate::views::text::plain;
 
 /// The apiservers' version, and where it is known from.
 pub(crate) type Version = (String, &'static str);
@@ -31,8 +30,7 @@ pub(crate) fn find(sources: &[String], wanted: Wanted, context: &mut Context<'_>
 /// What was found, if it is what was looked for; says what could not be used.
 pub(crate) fn usable(found: Discovery, is_some: bool, context: &mut Context<'_>) -> Result<Discovery, Error> {
     if !is_some {
-        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(&found.errors));
     }
     for error in &found.errors {
         context.lost(error)?;

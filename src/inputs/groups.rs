@@ -5,6 +5,7 @@ use crate::model::memory::Sample;
 use crate::model::question::MemoryShow;
 use crate::model::units::parse_bytes;
 use crate::sources::cgroup::{self, Group, Machine, Series, Wanted};
+use crate::sources::clock;
 use crate::views::text::plain;
 use std::path::{Path, PathBuf};
 
@@ -132,7 +133,7 @@ impl GroupFlags {
 
 /// Reads a live group; says what in it could not be understood.
 pub(crate) fn read(group: &Group, context: &mut Context<'_>) -> Result<Option<Sample>, Error> {
-    let now = jiff::Timestamp::now().as_microsecond();
+    let now = clock::now();
     match group.read(now) {
         Ok(sample) => {
             warn_unknown(&group.path, &sample, context)?;

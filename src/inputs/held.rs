@@ -1,7 +1,7 @@
 //! Roll-ups of logs that are held in memory: the terminal UI steps through a log in time and reads it once. They answer
 //! for windows in whole tiles, as long as the files are as they were.
 
-use super::log_question::{self, Answered, Key, Question, key};
+use super::log_question::{self, Answered, Key, LogQuestion, key};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::inputs::selection::Selection;
@@ -58,7 +58,7 @@ impl HeldLogs {
     }
 
     /// The answer to a question about logs that are held; `None` where they have to be read.
-    pub(crate) fn answer<Q: Question>(&self, streams: &[LogStream], question: &Q) -> Option<Answered<Q::Answer>> {
+    pub(crate) fn answer<Q: LogQuestion>(&self, streams: &[LogStream], question: &Q) -> Option<Answered<Q::Answer>> {
         let wanted = question.stored().ok()?;
         let key = key(streams)?;
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

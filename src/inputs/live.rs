@@ -1,7 +1,7 @@
 //! From the flags that name a cluster to the cluster.
 
-use crate::cli::KubeFlags;
-use crate::sources::live::Target;
+use crate::cli::{Context, Error, KubeFlags};
+use crate::sources::live::{Cluster, Target};
 
 /// The cluster that the flags name.
 pub fn target(flags: &KubeFlags) -> Target {
@@ -12,4 +12,13 @@ pub fn target(flags: &KubeFlags) -> Target {
         as_groups: flags.as_groups.clone(),
         timeout: flags.request_timeout,
     }
+}
+
+/// Connects to the cluster that the flags name; says what of it can't be reached.
+pub(crate) fn connect(flags: &KubeFlags, context: &mut Context<'_>) -> Result<Cluster, Error> {
+    let cluster = Cluster::connect(&target(flags)).map_err(Error::input)?;
+    for note in cluster.notes() {
+        context.notice(note)?;
+    }
+    Ok(cluster)
 }

@@ -29,8 +29,7 @@ use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
-use crate::model::question::Bounds;
-use crate::model::time::{self, Micros, SECOND, Span, clipped, is_within, together};
+use crate::model::time::{self, Bounds, Micros, SECOND, Span, clipped, is_within, together};
 use crate::model::units::{counted, duration};
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
@@ -152,23 +151,23 @@ impl Load {
         load.is_rolled = found.streams.iter().any(LogStream::is_rolled);
         load.read = Source::ALL.into_iter().filter(|kind| load.holders.iter().any(|(held, _)| held == kind)).collect();
         if load.read.is_empty() {
-            return Err(Error::Input(load.nothing(&found)));
+            return Err(load.nothing(&found));
         }
         load.ends = etcd::ends(sources, context).unwrap_or_default();
         Ok((load, found))
     }
 
-    fn nothing(&self, found: &Discovery) -> String {
+    fn nothing(&self, found: &Discovery) -> Error {
         let is_other = |error: &&SourceError| !matches!(error, SourceError::NothingHere { .. });
         let errors: Vec<String> = found.errors.iter().filter(is_other).map(ToString::to_string).collect();
         if errors.is_empty() {
-            format!(
+            Error::Input(format!(
                 "{}: none of the inputs of a report found: audit logs, metrics pages, etcd databases, copies of \
                  cgroups, heap profiles, objects",
                 self.sources.join(", ")
-            )
+            ))
         } else {
-            errors.join("\nplimsoll: ")
+            Error::inputs(errors)
         }
     }
 
@@ -261,8 +260,8 @@ impl Load {
         self.sources.iter().filter(holds).cloned().collect()
     }
 
-    /// Finds out what kinds of things a source holds. Gives the bundle that it is or lies in, and of several sources the
-    /// time that it is of: where no bundle states one, by its logs, pages and samples; databases and the like have none.
+    /// Finds out what kinds of things a source holds. Gives the bundle that it is or lies in, and of several sources
+    /// the time that it is of: where no bundle states one, by its logs, pages and samples; databases have none.
     /// What can't be read is taken from the section about it.
     fn look_into(&mut self, source: &String, context: &mut Context<'_>) -> (Option<Bundle>, Option<Span>) {
         let one = std::slice::from_ref(source);

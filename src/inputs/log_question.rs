@@ -5,7 +5,7 @@ use crate::analysis::rollup::stored::Wanted;
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::Reading;
 use crate::model::problem::Problem;
-use crate::model::question::Bounds;
+use crate::model::time::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
@@ -13,7 +13,7 @@ use crate::sources::watcher::Watcher;
 use std::sync::Arc;
 
 /// What can be answered by one pass over audit logs.
-pub(crate) trait Question: Send + Sync + 'static {
+pub(crate) trait LogQuestion: Send + Sync + 'static {
     /// What makes the answer.
     type Fold: Fold<Answer = Self::Answer>;
     /// The answer.
@@ -123,7 +123,7 @@ pub(crate) trait Fold: Send + Sync {
 pub(crate) type Answered<A> = (Arc<A>, Outcome);
 
 /// Answers a question by a pass of its own, without a command around it.
-pub(crate) fn answer<Q: Question>(
+pub(crate) fn answer<Q: LogQuestion>(
     streams: Vec<LogStream>,
     question: &Q,
     how: impl Into<Reading>,

@@ -3,11 +3,11 @@
 //! log.
 
 use super::cached::Cacheable;
-use super::log_question::{Answered, CacheUse, Fold, Key, Question, answer, key, progress};
+use super::log_question::{Answered, CacheUse, Fold, Key, LogQuestion, answer, key, progress};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::model::event::Timed;
-use crate::model::question::Bounds;
+use crate::model::time::Bounds;
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Answers a question; it is said what was lost.
-pub(crate) fn ask<Q: Question>(
+pub(crate) fn ask<Q: LogQuestion>(
     streams: Vec<LogStream>,
     question: Q,
     context: &mut Context<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn ask<Q: Question>(
 }
 
 /// One question by a pass of its own.
-fn alone<Q: Question>(
+fn alone<Q: LogQuestion>(
     streams: Vec<LogStream>,
     question: &Q,
     context: &mut Context<'_>,
@@ -53,7 +53,7 @@ fn alone<Q: Question>(
     {
         return Ok(answered);
     }
-    let to_keep = cacheable.as_ref().and_then(|_| Question::to_keep(question));
+    let to_keep = cacheable.as_ref().and_then(|_| LogQuestion::to_keep(question));
     let progress = progress(&streams, context);
     let asked = to_keep.as_ref().unwrap_or(question);
     let (answer, outcome) = answer(streams, asked, context.settings.reading(), &progress);
@@ -100,14 +100,14 @@ pub(super) struct PendingQuestion {
 type AnyAnswer = (Arc<dyn Any + Send + Sync>, Outcome);
 
 /// What comes of asking among others.
-enum SharedAnswer<Q: Question> {
+enum SharedAnswer<Q: LogQuestion> {
     Answer(Answered<Q::Answer>),
     /// Nobody heard it: it has to be answered alone.
     Unheard(Vec<LogStream>, Q),
 }
 
 impl QuestionBatch {
-    fn ask<Q: Question>(&mut self, streams: Vec<LogStream>, question: Q) -> Result<SharedAnswer<Q>, Error> {
+    fn ask<Q: LogQuestion>(&mut self, streams: Vec<LogStream>, question: Q) -> Result<SharedAnswer<Q>, Error> {
         let Some(key) = key(&streams) else {
             // What can be read only once is read when all has been heard.
             self.has_unshared |= self.is_collecting;
@@ -251,27 +251,27 @@ impl std::fmt::Debug for dyn AnyQuestion {
     }
 }
 
-impl<Q: Question> AnyQuestion for Q {
+impl<Q: LogQuestion> AnyQuestion for Q {
     fn as_any(&self) -> &dyn Any {
         self
     }
     fn bounds(&self) -> Bounds {
-        Question::bounds(self)
+        LogQuestion::bounds(self)
     }
     fn looks_at(&self) -> Bounds {
-        Question::looks_at(self)
+        LogQuestion::looks_at(self)
     }
     fn fold(&self, streams: usize) -> Box<dyn AnyFold> {
-        Box::new(Question::fold(self, streams))
+        Box::new(LogQuestion::fold(self, streams))
     }
     fn cache_use(&self) -> CacheUse {
-        Question::cache_use(self)
+        LogQuestion::cache_use(self)
     }
     fn cached(&self, own: &Cacheable, context: &mut Context<'_>) -> Result<Option<AnyAnswer>, Error> {
         Ok(own.ask(self, context)?.map(|(answer, outcome)| (answer as Arc<dyn Any + Send + Sync>, outcome)))
     }
     fn to_keep(&self) -> Option<Box<dyn AnyQuestion>> {
-        Some(Box::new(Question::to_keep(self)?))
+        Some(Box::new(LogQuestion::to_keep(self)?))
     }
 }
 

@@ -7,12 +7,11 @@ use crate::analysis::metrics::{Fold, Retention, SeriesTable};
 use crate::cli::{Context, Error, Progress};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::sample::Sample;
-use crate::model::time::{Micros, is_within};
+use crate::model::time::{Bounds, Micros, is_within};
 use crate::model::units::counted;
-use crate::sources::packing::Packing;
 use crate::sources::pages::{self, Clock, PageFile, PageFolder, PageWorker, PagesRead};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Bytes of pages that are kept to be folded again; of more they are read again.
 const MAX_KEPT_BYTES: usize = 64 << 20;
@@ -63,10 +62,27 @@ impl PageWorker for Folding {
     }
 }
 
-/// Leaves out pages outside of the bounds.
+/// Leaves out pages outside of the bounds. Where one page of a process is within, the one before it stays: what
+/// happened since is known, and not only what happened since the process started.
 pub fn keep(folders: &mut Vec<PageFolder>, since: Option<Micros>, until: Option<Micros>) {
     for folder in folders.iter_mut() {
-        folder.pages.retain(|page| is_within((since, until), page.at));
+        let within: Vec<usize> =
+            (0..folder.pages.len()).filter(|number| is_within((since, until), folder.pages[*number].at)).collect();
+        let kept = match within[..] {
+            [only] => only.saturating_sub(1)..only + 1,
+            [first, .., last] => first..last + 1,
+            [] => 0..0,
+        };
+        folder.pages.truncate(kept.end);
+        folder.pages.drain(..kept.start);
+    }
+    folders.retain(|folder| !folder.pages.is_empty());
+}
+
+/// Leaves out pages outside of the bounds, each of which says how things are at its time.
+pub fn keep_moments(folders: &mut Vec<PageFolder>, bounds: Bounds) {
+    for folder in folders.iter_mut() {
+        folder.pages.retain(|page| is_within(bounds, page.at));
     }
     folders.retain(|folder| !folder.pages.is_empty());
 }
@@ -98,13 +114,7 @@ type Key = Vec<(Name, String, Vec<Page>)>;
 type Name = (String, PathBuf);
 
 fn name(folder: &PageFolder) -> Name {
-    let place = |page: &PageFile| {
-        let path = Path::new(&page.source.path);
-        // Files of a dataset lie together, each of which holds the pages of one process.
-        let is_of_dataset = page.source.packing == Packing::Dataset;
-        (if is_of_dataset { path } else { path.parent().unwrap_or(Path::new("")) }).to_owned()
-    };
-    (folder.cluster.clone(), folder.pages.first().map(place).unwrap_or_default())
+    (folder.cluster.clone(), folder.place.clone())
 }
 
 fn key(folders: &[PageFolder]) -> Key {
@@ -177,12 +187,14 @@ pub(crate) fn answer(context: &mut Context<'_>) -> bool {
     let sets: Vec<(Key, Retention)> = waiting.iter().map(|(key, kept, _)| (key.clone(), *kept)).collect();
     // Each page once, in the folder in which it lies.
     let mut all: BTreeMap<Name, PageFolder> = BTreeMap::new();
-    let mut met: HashSet<Page> = HashSet::new();
+    let mut met: HashSet<(Name, Page)> = HashSet::new();
     for folder in waiting.into_iter().flat_map(|(.., folders)| folders) {
         let name = name(&folder);
-        let PageFolder { cluster, instance, pages } = folder;
-        let into = all.entry(name).or_insert_with(|| PageFolder { cluster, instance, pages: Vec::new() });
-        into.pages.extend(pages.into_iter().filter(|page| met.insert((page.source.path.clone(), page.at))));
+        let PageFolder { cluster, instance, place, pages } = folder;
+        let is_new = |page: &PageFile| met.insert((name.clone(), (page.source.path.clone(), page.at)));
+        let new: Vec<PageFile> = pages.into_iter().filter(is_new).collect();
+        let into = all.entry(name).or_insert_with(|| PageFolder { cluster, instance, place, pages: Vec::new() });
+        into.pages.extend(new);
         into.pages.sort_by(|a, b| (a.at, &a.source.path).cmp(&(b.at, &b.source.path)));
     }
     let undated: HashSet<String> = (all.values().flat_map(|folder| &folder.pages))

@@ -2,7 +2,7 @@
 
 use crate::cli::{Context, Error, KubeFlags};
 use crate::inputs::moment;
-use crate::model::time::{Micros, is_within};
+use crate::model::time::{Bounds, Micros, is_within};
 use crate::sources::open::Source;
 use crate::sources::pprof::{Group, Profile, ProfileDiscovery, find};
 use crate::views::text::plain;
@@ -108,11 +108,7 @@ pub(crate) fn count(sources: &[String]) -> usize {
 }
 
 /// Of each process the last profile of a window; none where there are none.
-pub(crate) fn within(
-    sources: &[String],
-    bounds: (Option<Micros>, Option<Micros>),
-    context: &mut Context<'_>,
-) -> Result<Vec<Taken>, Error> {
+pub(crate) fn within(sources: &[String], bounds: Bounds, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
     let found = find(sources);
     if found.groups.is_empty() {
         return Ok(Vec::new());
@@ -139,8 +135,7 @@ fn groups(
     context: &mut Context<'_>,
 ) -> Result<Vec<Group>, Error> {
     if groups.is_empty() {
-        let errors: Vec<String> = errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(&errors));
     }
     for error in &errors {
         context.lost(error)?;
@@ -194,8 +189,7 @@ fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<V
         }
     }
     if taken.is_empty() {
-        let errors: Vec<String> = errors.iter().map(|error| plain(error).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(&errors));
     }
     for error in errors {
         context.lost(error)?;
@@ -206,13 +200,8 @@ fn read(groups: Vec<Group>, which: Which, context: &mut Context<'_>) -> Result<V
 /// The heaps of a live cluster's apiservers.
 #[cfg(feature = "live")]
 fn live(kube: &KubeFlags, instance: Option<&str>, context: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
-    use crate::sources::live::Cluster;
     use crate::sources::pprof::HEAP;
-    let cluster =
-        Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
-    for note in cluster.notes() {
-        context.notice(note)?;
-    }
+    let cluster = crate::inputs::live::connect(kube, context)?;
     let wanted = |name: &String| instance.as_ref().is_none_or(|instance| instance == name);
     let names: Vec<String> = cluster.apiservers().iter().map(|server| server.name.clone()).collect();
     if !names.iter().any(wanted) {
@@ -234,7 +223,7 @@ fn live(kube: &KubeFlags, instance: Option<&str>, context: &mut Context<'_>) -> 
         }
     }
     if taken.is_empty() {
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(errors));
     }
     for error in errors {
         context.lost(error)?;
@@ -244,7 +233,5 @@ fn live(kube: &KubeFlags, instance: Option<&str>, context: &mut Context<'_>) -> 
 
 #[cfg(not(feature = "live"))]
 fn live(_: &KubeFlags, _: Option<&str>, _: &mut Context<'_>) -> Result<Vec<Taken>, Error> {
-    Err(Error::Usage(
-        "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
-    ))
+    Err(KubeFlags::unavailable())
 }

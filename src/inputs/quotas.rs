@@ -23,7 +23,7 @@ use crate::model::quota::Quotas;
 use crate::model::series::Day;
 #[cfg(feature = "live")]
 use crate::model::series::{DAY, Series};
-use crate::model::time::{self, Micros, is_within};
+use crate::model::time::{self, Bounds, Micros, is_within};
 #[cfg(feature = "live")]
 use crate::model::units::counted;
 use crate::sources::find;
@@ -240,7 +240,7 @@ fn stored(
 #[cfg(feature = "live")]
 fn history(
     access: Option<&SourceFlags>,
-    (since, until): (Option<Micros>, Option<Micros>),
+    (since, until): Bounds,
     collector: &mut Collector,
     context: &mut Context<'_>,
 ) -> Result<bool, Error> {
@@ -263,12 +263,7 @@ fn history(
 }
 
 #[cfg(not(feature = "live"))]
-fn history(
-    _: Option<&SourceFlags>,
-    _: (Option<Micros>, Option<Micros>),
-    _: &mut Collector,
-    _: &mut Context<'_>,
-) -> Result<bool, Error> {
+fn history(_: Option<&SourceFlags>, _: Bounds, _: &mut Collector, _: &mut Context<'_>) -> Result<bool, Error> {
     Ok(false)
 }
 
@@ -290,13 +285,13 @@ const QUERIES: [(&str, &str, &str); 5] = [
 fn files(
     sources: &[String],
     moment: Option<Micros>,
-    (since, until): (Option<Micros>, Option<Micros>),
+    (since, until): Bounds,
     collector: &mut Collector,
     inputs: &mut Inputs,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
     let found = find::audit_logs(sources);
-    for error in found.missing() {
+    for error in found.losses() {
         context.lost(error)?;
     }
     let logs = match found.streams.is_empty() {
@@ -386,14 +381,9 @@ fn live(
     inputs: &mut Inputs,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    use crate::sources::live::Cluster;
     use crate::sources::objects::live;
     let Some(flags) = access else { return Err(Error::Usage("name a SOURCE".to_owned())) };
-    let cluster =
-        Cluster::connect(&crate::inputs::live::target(&flags.kube)).map_err(|error| Error::Input(error.to_string()))?;
-    for note in cluster.notes() {
-        context.notice(note)?;
-    }
+    let cluster = crate::inputs::live::connect(&flags.kube, context)?;
     let (objects, errors) = live::take(&cluster, is_wanted);
     for error in &errors {
         context.lost(error)?;
@@ -426,5 +416,5 @@ fn live(
     _: &mut Inputs,
     _: &mut Context<'_>,
 ) -> Result<(), Error> {
-    Err(Error::Usage("this plimsoll was built without the 'live' feature: give a SOURCE".to_owned()))
+    Err(KubeFlags::unavailable())
 }

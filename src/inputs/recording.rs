@@ -14,6 +14,7 @@ use crate::model::stray::KeptDays;
 use crate::model::time::Micros;
 use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::Outcome;
+use crate::sources::clock;
 use crate::sources::find;
 use crate::sources::found::LogStream;
 use crate::sources::open::Place;
@@ -163,7 +164,7 @@ impl Recording {
         }
         let files: Vec<StoredFile> =
             begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: own.end.at() }).collect();
-        let recorded = Some(jiff::Timestamp::now().as_microsecond());
+        let recorded = Some(clock::now());
         let of_part = manifest(&rollup, &names, &outcome);
         let manifest = Manifest { bundle: found.bundle, recorded, files: files.clone(), ..of_part };
         add(&writer, &manifest, &rollup)?;
@@ -192,7 +193,7 @@ pub(crate) fn look_after(
         let parts = store.rollups().map_err(failed)?;
         parts.errors.iter().try_for_each(|error| context.lost(error))?;
         writer.clean(&parts).map_err(failed)?;
-        let now = jiff::Timestamp::now().as_microsecond();
+        let now = clock::now();
         let when = |part: &Rolled| {
             let first = part.manifest.first.unwrap_or(now);
             Age {

@@ -1,6 +1,6 @@
 //! Answers from stored roll-ups, in place of the logs that they were made of.
 
-use super::log_question::{self, Answered, Question};
+use super::log_question::{self, Answered, LogQuestion};
 use crate::analysis::rollup::Rollup;
 use crate::analysis::rollup::stored::{Loader, Tables, Wanted};
 use crate::analysis::rollup::tile_for;
@@ -8,11 +8,10 @@ use crate::cli::{Context, Error};
 use crate::inputs::selection::Selection;
 use crate::model::input::{Coverage, InputReport};
 use crate::model::problem::Problem;
-use crate::model::question::Bounds;
 use crate::model::rollup::{
     Cells, Field, Kind, Manifest, Rows, SEAMS, StoredFile, StoredSource, TILES, TableSpec, coarse_tables, kind,
 };
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, Bounds, DAY, Micros, SECOND};
 use crate::sources::archive_names::shown;
 use crate::sources::audit::pass::Outcome;
 use crate::sources::found::LogStream;
@@ -26,7 +25,7 @@ use std::sync::Arc;
 const BATCH: usize = 4_096;
 
 /// Answers a question from the roll-ups among these logs; logs that are there themselves are rolled up for it.
-pub(crate) fn answer<Q: Question>(
+pub(crate) fn answer<Q: LogQuestion>(
     streams: Vec<LogStream>,
     question: &Q,
     context: &mut Context<'_>,
@@ -144,7 +143,7 @@ fn add_coverage(all: &mut Coverages, manifest: &Manifest) {
 }
 
 /// How long before a window roll-ups are read where what came before shows what happens in it.
-const LOOK_BACK: Micros = 86_400 * SECOND;
+const LOOK_BACK: Micros = DAY;
 
 /// The tables that are read of a roll-up. One that it lacks is missing of the whole as well, where the answer can do
 /// without; else the roll-up is refused.
@@ -167,7 +166,7 @@ fn present(rolled: &Rolled, tables: Tables, loader: &mut Loader) -> Result<Vec<&
 }
 
 /// Whether nothing of a roll-up is in a window.
-fn is_outside(manifest: &Manifest, (since, until): (Option<Micros>, Option<Micros>)) -> bool {
+fn is_outside(manifest: &Manifest, (since, until): Bounds) -> bool {
     let tile = manifest.tile_seconds * SECOND;
     let is_before = since.zip(manifest.last).is_some_and(|(since, last)| last + tile < since);
     is_before || until.zip(manifest.first).is_some_and(|(until, first)| first - tile >= until)

@@ -1,6 +1,6 @@
 //! From logs to their roll-up: what every analysis of audit logs but `traffic` begins with.
 
-use super::log_question::{self, Answered, Fold, Question};
+use super::log_question::{self, Answered, Fold, LogQuestion};
 use super::selection::Selection;
 use super::{logs, together};
 use crate::analysis::filter::Filter;
@@ -9,8 +9,7 @@ use crate::analysis::rollup::stored::{Tables, Wanted};
 use crate::cli::{Context, Error};
 use crate::model::event::{Timed, called};
 use crate::model::problem::Problem;
-use crate::model::question::Bounds;
-use crate::model::time::{self, Span, is_short};
+use crate::model::time::{self, Bounds, Span, is_short};
 use crate::sources::audit::pass::{self, Delivery, Outcome, Worker};
 use crate::sources::audit::settle::{LogBounds, settled};
 use crate::sources::found::LogStream;
@@ -95,7 +94,7 @@ pub(crate) struct Observed<O> {
     observer: PhantomData<fn() -> O>,
 }
 
-impl<O: Observe> Question for Observed<O> {
+impl<O: Observe> LogQuestion for Observed<O> {
     type Fold = Self;
     type Answer = O::All;
     fn bounds(&self) -> Bounds {

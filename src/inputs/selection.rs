@@ -1,14 +1,13 @@
 //! A selection of events, which asks for their roll-up.
 
-use super::log_question::{CacheUse, Fold, Question};
+use super::log_question::{CacheUse, Fold, LogQuestion};
 use crate::analysis::dims::EventContext;
 use crate::analysis::filter::Filter;
 use crate::analysis::rollup::stored::{Tables, Wanted, chooses_logs, is_answered};
 use crate::analysis::rollup::{Batch, Observer, Part, Rollup};
 use crate::model::event::Timed;
 use crate::model::problem::Problem;
-use crate::model::question::Bounds;
-use crate::model::time::{Micros, is_within};
+use crate::model::time::{Bounds, Micros, is_within};
 use crate::sources::audit::pass::{Delivery, Worker};
 
 /// Which events are taken.
@@ -40,7 +39,7 @@ impl Selection {
 }
 
 /// A selection asks for the roll-up of what it takes.
-impl Question for Selection {
+impl LogQuestion for Selection {
     type Fold = Rolling;
     type Answer = Rollup;
     fn bounds(&self) -> Bounds {

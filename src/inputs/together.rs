@@ -1,14 +1,14 @@
 //! Several commands run together, as a report runs them: what they ask of logs and pages is heard first and answered by
 //! one pass.
 
-use super::log_question::{Answered, Question, key};
+use super::log_question::{Answered, LogQuestion, key};
 use super::logs::{QuestionBatch, ask};
 use super::pages;
 use crate::cli::{Context, Error};
 use crate::sources::found::LogStream;
 
 /// Answers several; those about the same logs by one pass.
-pub(crate) fn ask_all<Q: Question + Clone>(
+pub(crate) fn ask_all<Q: LogQuestion + Clone>(
     asked: Vec<(Vec<LogStream>, Q)>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Answered<Q::Answer>>, Error> {

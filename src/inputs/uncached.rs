@@ -1,6 +1,6 @@
 //! Nothing is kept across runs where Parquet can't be written.
 
-use super::log_question::{Answered, CacheUse, Question};
+use super::log_question::{Answered, CacheUse, LogQuestion};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
 use crate::sources::audit::pass::Outcome;
@@ -17,7 +17,7 @@ impl Cacheable {
     }
 
     /// Never called.
-    pub(crate) fn ask<Q: Question>(&self, _: &Q, _: &mut Context<'_>) -> Result<Option<Answered<Q::Answer>>, Error> {
+    pub(crate) fn ask<Q: LogQuestion>(&self, _: &Q, _: &mut Context<'_>) -> Result<Option<Answered<Q::Answer>>, Error> {
         match self.0 {}
     }
 

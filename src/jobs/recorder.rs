@@ -6,6 +6,7 @@ use crate::inputs::recording::{self, failed};
 use crate::model::series::{DAY, Series};
 use crate::model::time::Micros;
 use crate::model::units::{bytes, counted, parse_bytes};
+use crate::sources::clock;
 use crate::sources::store::{Store, date};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -125,7 +126,7 @@ pub(crate) fn look_after(
     keep: &KeepFlags,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    let now = jiff::Timestamp::now().as_microsecond();
+    let now = clock::now();
     let sealed = seal(store, now, Some(writer)).map_err(failed)?;
     for loss in &sealed.losses {
         context.lost(loss)?;

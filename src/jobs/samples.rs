@@ -14,10 +14,11 @@ use crate::model::objects::{Namespace, Objects};
 use crate::model::sample::Sample;
 use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND};
-#[cfg(feature = "live")]
 use crate::sources::apf;
 use crate::sources::arguments::{expand, is_live};
 use crate::sources::cgroup::{self, Machine};
+#[cfg(feature = "live")]
+use crate::sources::clock;
 use crate::sources::find;
 use crate::sources::objects::captures;
 use crate::sources::objects::usage::{self, PodUsage};
@@ -219,7 +220,7 @@ impl<'a> Taker<'a> {
 
     /// What a source holds that is newer than what was taken from it before.
     fn source(&mut self, source: &str, taken: &mut Taken, pages: &mut Vec<Page>, errors: &mut Vec<String>) {
-        let now = jiff::Timestamp::now().as_microsecond();
+        let now = clock::now();
         let one = [source.to_owned()];
         let found = find::find(&one, Wanted::Pages, now);
         let before = errors.len();
@@ -311,7 +312,7 @@ impl<'a> Taker<'a> {
     /// Reads pages in order of time, and puts those together that were taken at about the same time: up to where an
     /// instance comes again. Whether there are processes of which no rates are known yet.
     fn pages(&mut self, mut pages: Vec<Page>, taken: &mut Taken, errors: &mut Vec<String>) -> bool {
-        let since = jiff::Timestamp::now().as_microsecond() - self.raw_pages;
+        let since = clock::now() - self.raw_pages;
         pages.sort_by(|a, b| (a.page.at, &a.instance).cmp(&(b.page.at, &b.instance)));
         let mut worker = Worker::default();
         let mut buffer = PageBuffer::default();
@@ -393,7 +394,7 @@ impl<'a> Taker<'a> {
         }
         if self.listed.is_none_or(|listed| listed.elapsed() >= self.objects_every) {
             self.listed = Some(std::time::Instant::now());
-            let at = jiff::Timestamp::now().as_microsecond();
+            let at = clock::now();
             let (objects, failed) = live::take(cluster, &|_| true);
             errors.extend(failed.iter().map(ToString::to_string));
             has_answered |= !objects.kinds.is_empty();
@@ -428,9 +429,7 @@ impl<'a> Taker<'a> {
         _: &mut Vec<String>,
         _: &mut Context<'_>,
     ) -> Result<(), Error> {
-        Err(Error::Usage(
-            "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
-        ))
+        Err(KubeFlags::unavailable())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Datasets: audit events as typed columns in Parquet, partitioned by cluster, date and hour (docs/dataset.md).
 
 use super::bundle::Bundle;
-use super::time::{Micros, SECOND, Span, format, parse_any};
+use super::time::{DAY, HOUR, Micros, Span, format, parse_any};
 use super::uri::percent_encode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -298,7 +298,7 @@ impl Partition {
     /// Its folder below that of the table: `cluster=C/date=2026-11-20/hour=09`. What a folder can't be called is
     /// written as in URLs.
     pub fn folder(&self) -> String {
-        let time = format(self.hour * 3_600 * SECOND);
+        let time = format(self.hour * HOUR);
         let (date, hour) = (&time[..10], &time[11..13]);
         format!("cluster={}/date={date}/hour={hour}", escaped(&self.cluster))
     }
@@ -309,12 +309,12 @@ pub fn hour_of(file: &Path) -> Option<Span> {
     let mut folders = file.ancestors().skip(1).map(|folder| folder.file_name().and_then(OsStr::to_str).unwrap_or(""));
     let (hour, date) = (folders.next()?.strip_prefix("hour=")?, folders.next()?.strip_prefix("date=")?);
     let from = parse_any(&format!("{date}T{hour}:00:00Z"))?;
-    Some((from, from + 3_600 * SECOND))
+    Some((from, from + HOUR))
 }
 
 /// The folder of a cluster's captures of a day, by days since 1970.
 pub fn day_folder(cluster: &str, day: i64) -> String {
-    format!("cluster={}/date={}", escaped(cluster), &format(day * 86_400 * SECOND)[..10])
+    format!("cluster={}/date={}", escaped(cluster), &format(day * DAY)[..10])
 }
 
 fn escaped(name: &str) -> String {
@@ -343,7 +343,7 @@ mod tests {
     fn the_hour_of_a_file_is_that_of_its_folder() {
         let own = Partition { cluster: "a".to_owned(), hour: 494_421 };
         let file = Path::new("ds/audit").join(own.folder()).join("part-ab-0.parquet");
-        assert_eq!(hour_of(&file), Some((494_421 * 3_600 * SECOND, 494_422 * 3_600 * SECOND)));
+        assert_eq!(hour_of(&file), Some((494_421 * HOUR, 494_422 * HOUR)));
         for other in ["part-ab-0.parquet", "ds/hour=09/part-ab-0.parquet", "date=2026-11-20/hour=x/part-ab-0.parquet"] {
             assert_eq!(hour_of(Path::new(other)), None, "{other}");
         }

@@ -8,11 +8,8 @@
 use crate::model::forecast::Grid;
 use crate::model::series::{DAY, Day, Point, Series};
 use crate::model::stray::is_stray;
-use crate::model::time::{Micros, SECOND, is_within};
+use crate::model::time::{Bounds, Micros, is_within};
 use hashbrown::HashMap;
-
-/// One hour.
-pub const HOUR: Micros = 3_600 * SECOND;
 
 /// Series that are held at once.
 pub const SERIES: usize = 2_097_152;
@@ -201,7 +198,7 @@ impl<'g> Gathering<'g> {
     pub fn new(
         fine: Shape,
         days: Option<Shape>,
-        (since, until): (Option<Micros>, Option<Micros>),
+        (since, until): Bounds,
         wanted: impl Fn(&Series) -> bool + 'g,
     ) -> Self {
         Self {
@@ -336,6 +333,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::{HOUR, SECOND};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -21,6 +21,16 @@ pub const ETCD_DB: &str = "etcd_db_bytes";
 pub const ETCD_IN_USE: &str = "etcd_db_in_use_bytes";
 /// How large it may become: `instance`.
 pub const ETCD_QUOTA: &str = "etcd_quota_bytes";
+/// What a metric of etcd or of an apiserver is called here: answers of a Prometheus have its own name.
+pub fn of_metric(name: &str) -> &str {
+    match name {
+        "etcd_mvcc_db_total_size_in_bytes" | "apiserver_storage_size_bytes" => ETCD_DB,
+        "etcd_mvcc_db_total_size_in_use_in_bytes" => ETCD_IN_USE,
+        "etcd_server_quota_backend_bytes" => ETCD_QUOTA,
+        other => other,
+    }
+}
+
 /// Memory of a cgroup in bytes: `path`, `kind` (`usage`, `working_set`, `anon`, `file`, `limit`).
 pub const CGROUP_MEMORY: &str = "cgroup_memory_bytes";
 /// What all pods of the cluster request, against what its nodes can hold: `resource` (`cpu`, `memory`, `pods`). It is

@@ -71,8 +71,8 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Rows under named columns. What a column is called in a heading, its unit and its width is said once,
-/// in `views::columns`.
+/// Rows under named columns. What a column is called in a heading, its unit and its width stands in one place,
+/// `model::columns`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     /// What it is called where a report has several: its name in JSON.

@@ -4,7 +4,7 @@
 //! forecasts work on days alone: so the same answer comes from either.
 
 pub use crate::model::time::DAY;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros, SECOND};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,7 +13,7 @@ use std::fmt;
 pub const STANDS: Micros = 65 * 60 * SECOND;
 
 /// The times for which a [`Day`] knows a sustained level: five and fifteen minutes, one and four hours.
-pub const SUSTAINED: [Micros; 4] = [300 * SECOND, 900 * SECOND, 3_600 * SECOND, 14_400 * SECOND];
+pub const SUSTAINED: [Micros; 4] = [300 * SECOND, 900 * SECOND, HOUR, 14_400 * SECOND];
 
 /// Which series: a name and labels, as Prometheus has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -275,9 +275,8 @@ impl DayFold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::MINUTE;
     use proptest::prelude::*;
-
-    const MINUTE: Micros = 60 * SECOND;
 
     fn days(points: &[(Micros, f64)]) -> Vec<Day> {
         let mut fold = DayFold::default();

@@ -7,11 +7,11 @@ use super::series::DAY;
 use super::time::{Micros, is_within};
 use std::collections::BTreeMap;
 
-/// Days between records that are further apart belong to different groups: longer than any month, so that monthly
+/// Records that are more than this many days apart belong to different groups: longer than any month, so that monthly
 /// captures stay together.
 const MAX_GAP_DAYS: i64 = 32;
 
-/// A group with at most one in so many of the largest group's records is stray.
+/// A group is stray if the largest one has at least this many times its records.
 const STRAY_RATIO: u64 = 50;
 
 /// A larger group is never stray: so many records are no clock that was wrong for a moment.

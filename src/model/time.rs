@@ -5,8 +5,23 @@ use crate::model::json::JsonStr;
 /// An instant in microseconds since 1970-01-01T00:00:00Z.
 pub type Micros = i64;
 
+/// A time: when it begins, and when it ends.
+pub type Span = (Micros, Micros);
+
+/// Bounds of what is asked for: from when on, and until when, which is not part of it. `None` bounds nothing.
+pub type Bounds = (Option<Micros>, Option<Micros>);
+
 /// Microseconds in one second.
 pub const SECOND: i64 = 1_000_000;
+
+/// A minute, in microseconds.
+pub const MINUTE: Micros = 60 * SECOND;
+
+/// An hour, in microseconds.
+pub const HOUR: Micros = 60 * MINUTE;
+
+/// A day, in microseconds.
+pub const DAY: Micros = 24 * HOUR;
 
 /// Reads RFC 3339 timestamps; remembers the last minute read, since neighbours in a log share it.
 #[derive(Debug, Clone, Default)]
@@ -114,9 +129,6 @@ pub fn clock(at: Micros) -> String {
     text.get(11..19).map_or(text.clone(), str::to_owned)
 }
 
-/// A day, in microseconds.
-pub const DAY: Micros = 86_400 * SECOND;
-
 /// Whether two moments are of one day, in UTC.
 fn is_one_day(a: Micros, b: Micros) -> bool {
     a.div_euclid(DAY) == b.div_euclid(DAY)
@@ -143,23 +155,39 @@ pub fn is_short((from, to): Span, window: Span) -> bool {
 
 /// First and last instant of two stretches of time together.
 #[inline]
-pub fn together(a: Option<(Micros, Micros)>, b: Option<(Micros, Micros)>) -> Option<(Micros, Micros)> {
+pub fn together(a: Option<Span>, b: Option<Span>) -> Option<Span> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         (a, b) => a.or(b),
     }
 }
 
-/// Whether a moment lies within bounds, of which the second is not in them; `None` bounds nothing.
+/// Whether a moment lies within bounds.
 #[inline]
-pub fn is_within((since, until): (Option<Micros>, Option<Micros>), at: Micros) -> bool {
+pub fn is_within((since, until): Bounds, at: Micros) -> bool {
     since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until)
 }
 
 /// What of a time lies within bounds; `None` where nothing does.
-pub fn clipped((since, until): (Option<Micros>, Option<Micros>), (from, to): Span) -> Option<Span> {
+pub fn clipped((since, until): Bounds, (from, to): Span) -> Option<Span> {
     let part = (since.map_or(from, |since| from.max(since)), until.map_or(to, |until| to.min(until)));
     Some(part).filter(|(from, to)| from < to)
+}
+
+/// A moment that metrics give in seconds since 1970; what lies beyond the years that can be written is the last one
+/// that can, so that times may be subtracted from one another.
+pub fn of_seconds(seconds: f64) -> Micros {
+    let [first, last] = [jiff::Timestamp::MIN, jiff::Timestamp::MAX].map(jiff::Timestamp::as_microsecond);
+    ((seconds * SECOND as f64) as Micros).clamp(first, last)
+}
+
+/// A moment that a sample of a metrics page is stamped with, in seconds since 1970; where that is of no time in which
+/// anything was scraped, in thousands of these, or in thousandths: text pages have milliseconds, OpenMetrics has
+/// seconds, and many a writer takes the one for the other.
+pub fn of_stamp(seconds: f64) -> Micros {
+    let scraped = 1e9..1e10;
+    let units = [seconds, seconds * 1e3, seconds / 1e3];
+    of_seconds(units.into_iter().find(|own| scraped.contains(own)).unwrap_or(seconds))
 }
 
 /// `2026-11-20T09:17:29.739946Z`; without the fraction where it is zero.
@@ -170,9 +198,6 @@ pub fn format(at: Micros) -> String {
         Err(_) => at.to_string(),
     }
 }
-
-/// From here, to there.
-pub type Span = (Micros, Micros);
 
 #[cfg(test)]
 mod tests {

@@ -207,7 +207,14 @@ impl Unpacked {
 /// A new folder for what is unpacked, and its lock. Those of programs that have ended are removed.
 fn home() -> io::Result<(PathBuf, File)> {
     let above = std::env::temp_dir();
-    for entry in fs::read_dir(&above)?.filter_map(Result::ok) {
+    let unusable = |error: io::Error| {
+        let what = format!(
+            "{error}: {} is where archives are unpacked; set TMPDIR to a folder that is there",
+            above.display()
+        );
+        io::Error::other(what)
+    };
+    for entry in fs::read_dir(&above).map_err(unusable)?.filter_map(Result::ok) {
         if entry.file_name().to_string_lossy().starts_with(NAME) && is_left(&entry.path()) {
             let _ = fs::remove_dir_all(entry.path());
         }

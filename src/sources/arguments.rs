@@ -12,6 +12,12 @@ pub fn is_url(argument: &str) -> bool {
     argument.starts_with("http://") || argument.starts_with("https://")
 }
 
+/// Whether an argument can be read once only: standard input, a pipe.
+pub fn is_read_once(argument: &str) -> bool {
+    let is_pipe = |meta: std::fs::Metadata| !meta.is_dir() && !meta.is_file();
+    argument == "-" || std::fs::metadata(argument).is_ok_and(is_pipe)
+}
+
 /// Whether an argument is asked for what is now, rather than read from files.
 pub fn is_live(argument: &str) -> bool {
     is_url(argument) || cgroup::is_live(Path::new(argument))
@@ -104,7 +110,8 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, glob::PatternError> {
     Ok(files)
 }
 
-/// All regular files below `folder`; hidden ones and links to folders are left out.
+/// All regular files below `folder`; hidden ones and links to folders are left out. A folder below it that can't be
+/// looked into stands for what is in it: who would read it learns why.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: u8) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -113,7 +120,9 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: u8) -> io::Result<()> {
             continue;
         }
         if kind.is_dir() && depth < 16 {
-            walk(&entry.path(), files, depth + 1)?;
+            if walk(&entry.path(), files, depth + 1).is_err() {
+                files.push(entry.path());
+            }
         } else if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
             files.push(entry.path());
         }

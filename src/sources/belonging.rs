@@ -107,6 +107,11 @@ impl Belonging {
     }
 }
 
+/// The cluster that a file is of, as the bundle or a folder `cluster=NAME` around it says; else empty.
+pub fn cluster_of(file: &Path) -> String {
+    Belonging::of_folder(file.parent().unwrap_or(Path::new("")), "", false).cluster
+}
+
 /// The bundle that a folder is in, or is.
 pub fn bundle_around(folder: &Path) -> Option<Bundle> {
     folder.ancestors().take(4).find_map(|above| {

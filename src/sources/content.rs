@@ -1,6 +1,6 @@
 //! What a file holds, recognised by how it begins.
 
-use crate::model::time::{Micros, TimeParser};
+use crate::model::time::{self, Micros, TimeParser};
 use crate::sources::exposition::{Dialect, Item, Reader};
 use crate::sources::pprof::recognise;
 use crate::sources::{apf, audit};
@@ -180,7 +180,7 @@ fn metrics_in(head: &[u8], dialect: Dialect) -> Option<Option<Micros>> {
             Some(Item::About(..)) => described = true,
             Some(Item::Sample(sample)) => {
                 samples += 1;
-                at = at.max(sample.timestamp.map(|seconds| (seconds * 1e6) as Micros));
+                at = at.max(sample.timestamp.map(time::of_stamp));
             }
             Some(Item::Bad(_)) => bad += 1,
             Some(Item::Eof) | None => break,

@@ -2,18 +2,19 @@
 //! and recognised, audit logs put together into streams, metrics pages by the folder they lie in.
 
 use super::arguments::expand_for;
-pub use super::belonging::bundle_around;
 use super::belonging::{Belonging, Bundles, PLAIN_FOLDERS, part_of};
+pub use super::belonging::{bundle_around, cluster_of};
 use super::content::Content;
 use super::datasets::Datasets;
 use super::found::{Discovery, LogStream, remembered};
+use super::joined::{self, Folders, SLACK};
 use super::open::{FileId, Place, Source, SourceError, recognise};
-use super::pages::{Clock, PageFile, PageFolder, time_in};
+use super::pages::{Clock, PageFile, time_in};
 use super::wanted::Wanted;
 use crate::model::event::Stream;
 use crate::model::stray::{Days, KeptDays};
 use crate::model::time::Micros;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Finds the audit logs behind `arguments`. What can't be used is reported beside what can.
@@ -39,8 +40,8 @@ pub fn find(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
 fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
     let mut found = Discovery::default();
     let mut groups = Groups::new();
-    let mut folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
-    let mut dumps: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)> = BTreeMap::new();
+    let mut folders = Folders::new();
+    let mut dumps = Folders::new();
     // (cluster, instance, family) of files without content.
     let mut empty: Vec<(String, String, String)> = Vec::new();
     // Clusters and instances that have metrics pages, whether or not these are wanted: logs beside them are called
@@ -86,6 +87,10 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
             }
         };
         let content = source.content;
+        if content == Content::CUT && from_folder && is_called_as(&source, wanted) {
+            found.errors.push(SourceError::Cut(source.path.clone()));
+            continue;
+        }
         if content == Content::Metrics {
             let Belonging { cluster, instance, .. } = bundles.belongs(&source.place, argument, from_folder);
             paged.insert((cluster, instance));
@@ -183,11 +188,11 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         });
     }
     name_logs(&mut found.streams, &paged);
-    join_copies(&mut found.streams);
+    joined::logs(&mut found.streams);
     super::rolled::add(&mut found, &rolled);
-    found.pages = in_order(folders);
+    found.pages = joined::pages(folders);
     set_stray_aside(&mut found);
-    found.dumps = in_order(dumps);
+    found.dumps = joined::pages(dumps);
     found
 }
 
@@ -369,51 +374,6 @@ fn name_logs(streams: &mut [LogStream], paged: &BTreeSet<(String, String)>) {
     }
 }
 
-/// How far files of one apiserver may overlap where one goes on where the other ends.
-const SLACK: Micros = 10_000_000;
-
-/// Puts files that begin with the same event into one stream, whatever they are called, and finds out which streams may
-/// have copies.
-fn join_copies(streams: &mut Vec<LogStream>) {
-    let mut joined: Vec<LogStream> = Vec::new();
-    // The first stream that begins one of its files with an event.
-    let mut begun: HashMap<(String, u64), usize> = HashMap::new();
-    for stream in streams.drain(..) {
-        let ids = stream.files.iter().flat_map(|file| &file.ids);
-        let own: Vec<(String, u64)> = ids.map(|id| (stream.stream.cluster.clone(), *id)).collect();
-        let twin = own.iter().filter_map(|id| begun.get(id)).min().copied();
-        match twin.and_then(|twin| joined.get_mut(twin)) {
-            Some(twin) => {
-                twin.files.extend(stream.files);
-                twin.files.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
-                twin.has_copies = true;
-            }
-            None => joined.push(stream),
-        }
-        let place = twin.unwrap_or(joined.len() - 1);
-        for id in own {
-            begun.entry(id).or_insert(place);
-        }
-    }
-    for (id, stream) in joined.iter_mut().enumerate() {
-        stream.stream.id = id as u32;
-        let is_export = stream.files.iter().any(|file| file.is_wrapped || file.content == Content::AuditDocument);
-        let mut all = HashSet::new();
-        let is_twice = stream.files.iter().flat_map(|file| &file.ids).any(|id| !all.insert(*id));
-        stream.has_copies |= is_export || is_twice || overlap(&stream.files);
-    }
-    *streams = joined;
-}
-
-/// Whether a file begins well before the one before it ends, as far as ends can be looked at.
-fn overlap(files: &[Source]) -> bool {
-    files.len() > 1
-        && files.windows(2).any(|two| match (two[0].last_time(), two[1].first) {
-            (Some(last), Some(first)) => first < last - SLACK,
-            _ => false,
-        })
-}
-
 /// Takes out the pages that a wrong clock dated far away from all others. The time at which a file was copied says
 /// nothing of that.
 fn set_stray_aside(found: &mut Discovery) {
@@ -435,13 +395,22 @@ fn set_stray_aside(found: &mut Discovery) {
     found.pages.retain(|folder| !folder.pages.is_empty());
 }
 
-/// Folders of pages, the pages of each by time.
-fn in_order(folders: BTreeMap<(String, PathBuf), (String, Vec<PageFile>)>) -> Vec<PageFolder> {
-    let folder = |((cluster, _), (instance, mut pages)): (_, (String, Vec<PageFile>))| {
-        pages.sort_by(|a, b| (a.at, &a.source.path).cmp(&(b.at, &b.source.path)));
-        PageFolder { cluster, instance, pages }
-    };
-    folders.into_iter().map(folder).collect()
+/// Whether a file of which nothing can be unpacked is called as what is wanted is.
+fn is_called_as(source: &Source, wanted: Wanted) -> bool {
+    let Place::File(path) = &source.place else { return false };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let own = name(path);
+    let is_log = own.contains(".log")
+        || own.contains("audit")
+        || path.ancestors().skip(1).take(2).any(|above| name(above).starts_with("audit"));
+    let is_page = page_name(path) == Some(true);
+    match wanted {
+        Wanted::Logs => is_log,
+        Wanted::Pages => is_page,
+        Wanted::Both | Wanted::Dumps => is_log || is_page,
+        Wanted::Databases => own.contains(".db") || own.contains("snap"),
+        Wanted::Profiles => false,
+    }
 }
 
 /// Whether a file is called like a metrics page: for certain if it lies in a folder `metrics` or is called so, not so

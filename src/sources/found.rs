@@ -57,6 +57,8 @@ pub struct Discovery {
     pub dumps: Vec<PageFolder>,
     /// The last `at` of the stored roll-ups among them.
     pub rolled_to: Option<Micros>,
+    /// The first `at` of the stored roll-ups among them.
+    pub rolled_from: Option<Micros>,
     /// etcd's databases.
     pub databases: Vec<Source>,
     /// The bundle's description, from the first `bundle.yaml` that was met.
@@ -70,6 +72,12 @@ pub struct Discovery {
 }
 
 impl Discovery {
+    /// What is there and can't be read, and what was named and is not there.
+    pub fn losses(&self) -> impl Iterator<Item = &SourceError> {
+        let is_loss = |error: &&SourceError| error.is_loss() || matches!(error, SourceError::NoMatch(_));
+        self.errors.iter().filter(is_loss)
+    }
+
     /// What was named and is not there, whatever it is read for.
     pub fn missing(&self) -> impl Iterator<Item = &SourceError> {
         self.errors.iter().filter(|error| match error {
@@ -91,6 +99,7 @@ impl Discovery {
             pages: folders(&self.pages)?,
             dumps: folders(&self.dumps)?,
             rolled_to: self.rolled_to,
+            rolled_from: self.rolled_from,
             databases: self.databases.iter().map(Source::again).collect::<Option<_>>()?,
             bundle: self.bundle.clone(),
             other_files: self.other_files,

@@ -30,6 +30,7 @@ pub mod etcd;
 pub mod exposition;
 pub mod find;
 pub mod found;
+mod joined;
 pub mod limits;
 #[cfg(feature = "live")]
 pub mod live;

@@ -46,6 +46,9 @@ pub enum SourceError {
         /// What it should have been.
         wanted: Wanted,
     },
+    /// It is packed, and nothing of it can be unpacked, so nobody knows what it holds.
+    #[error("{0}: cut off or damaged in its first block; copy it again, or test it with zstd -t or gzip -t")]
+    Cut(String),
     /// A metrics page that is dated far away from all others.
     #[error("{path}: dated {}, which {}; {}", crate::model::time::format(*at), LossKind::Stray.explain().0,
         LossKind::Stray.explain().1)]
@@ -77,7 +80,7 @@ pub enum SourceError {
 impl SourceError {
     /// Whether a part of what was named is missing, whatever it is read for; else it is something else.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::Io { .. } | Self::Stray { .. } | Self::Stored(_))
+        matches!(self, Self::Io { .. } | Self::Cut(_) | Self::Stray { .. } | Self::Stored(_))
     }
 }
 

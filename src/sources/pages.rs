@@ -10,7 +10,7 @@ use crate::sources::watcher::Watcher;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
@@ -65,6 +65,18 @@ impl PageFile {
 }
 
 impl PageFile {
+    /// Its text, if it can be read once more.
+    fn text(&self) -> Option<Vec<u8>> {
+        let mut buffer = PageBuffer::default();
+        buffer.fill(&mut self.source.again()?).ok()?;
+        Some(buffer.text)
+    }
+
+    /// Whether it is the same page in another place.
+    fn is_copy_of(&self, other: &Self) -> bool {
+        self.text().zip(other.text()).is_some_and(|(own, other)| own == other)
+    }
+
     /// A page that was read already.
     pub fn read(path: String, at: Micros, body: Vec<u8>) -> Self {
         Self { source: Source::of_bytes(path, body), at, clock: Clock::Read }
@@ -78,6 +90,8 @@ pub struct PageFolder {
     pub cluster: String,
     /// What the folder calls the instance.
     pub instance: String,
+    /// Where it is; where pages of one process lie in several places, the first of these.
+    pub place: PathBuf,
     /// In order of time.
     pub pages: Vec<PageFile>,
 }
@@ -87,8 +101,31 @@ impl PageFolder {
     pub(super) fn again(&self) -> Option<Self> {
         let page = |page: &PageFile| Some(PageFile { source: page.source.again()?, at: page.at, clock: page.clock });
         let pages = self.pages.iter().map(page).collect::<Option<_>>()?;
-        Some(Self { cluster: self.cluster.clone(), instance: self.instance.clone(), pages })
+        let (cluster, instance, place) = (self.cluster.clone(), self.instance.clone(), self.place.clone());
+        Some(Self { cluster, instance, place, pages })
     }
+
+    /// Takes the pages of another in, but for those that it has already.
+    pub(super) fn join(&mut self, other: Self) {
+        let mut other: Vec<PageFile> = other.pages;
+        other.retain(|page| !self.pages.iter().any(|own| own.at == page.at && own.is_copy_of(page)));
+        self.pages.extend(other);
+        self.pages.sort_by(|a, b| (a.at, &a.source.path).cmp(&(b.at, &b.source.path)));
+    }
+}
+
+/// When the process was started whose page it is, in µs since 1970; `None` where the page does not say so, or can be
+/// read only once.
+pub(super) fn process_start(page: &PageFile) -> Option<Micros> {
+    let text = page.text()?;
+    let mut started = None;
+    let sample = |sample: &Sample<'_, '_>| {
+        if sample.name.is("process_start_time_seconds") {
+            started = Some(time::of_seconds(sample.value));
+        }
+    };
+    exposition::read(&text, sample, |_| {});
+    started
 }
 
 /// When a file was written.
@@ -105,11 +142,12 @@ pub(super) fn time_in(name: &str) -> Option<Micros> {
         .min()
         .unwrap_or(name.len());
     let stem = &name[..end];
-    let starts = std::iter::once(0).chain(stem.match_indices(['-', '_']).map(|(at, _)| at + 1));
+    let starts = std::iter::once(0).chain(stem.match_indices(['-', '_', ' ']).map(|(at, _)| at + 1));
     starts.filter_map(|start| seconds(&stem[start..]).or_else(|| date(&stem[start..]))).next()
 }
 
-/// Unix seconds, with or without a fraction, or milliseconds; of this century, so that no counter is taken for a time.
+/// Unix seconds, with or without a fraction, milli-, micro- or nanoseconds; of this century, so that no counter is
+/// taken for a time.
 fn seconds(text: &str) -> Option<Micros> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
@@ -122,13 +160,23 @@ fn seconds(text: &str) -> Option<Micros> {
             Some(number * SECOND + micros)
         }
         13 if fraction.is_empty() => Some(number * 1000),
+        14 if fraction.is_empty() => compact(whole),
+        16 if fraction.is_empty() => Some(number),
+        19 if fraction.is_empty() => Some(number / 1000),
         _ => None,
     }
 }
 
-/// RFC 3339, also with `-` or nothing for `:`.
+/// `20261120091756`, in UTC.
+fn compact(digits: &str) -> Option<Micros> {
+    let (day, clock) = digits.split_at(8);
+    date(&format!("{}-{}-{}T{clock}", &day[..4], &day[4..6], &day[6..])).filter(|at| *at > 0)
+}
+
+/// RFC 3339, also with `-` or nothing for `:`, and with `_` or a blank for `T`.
 fn date(text: &str) -> Option<Micros> {
-    let (day, clock) = text.split_once(['T', 't'])?;
+    let split = |mark: char| text.split_once(mark).filter(|(day, _)| day.len() == 10 || mark == 'T' || mark == 't');
+    let (day, clock) = ['T', 't', '_', ' '].into_iter().find_map(split)?;
     // A `-` that has six digits before it begins an offset.
     let digits_before = |at: usize| clock[..at].bytes().filter(u8::is_ascii_digit).count() >= 6;
     let zone = clock.char_indices().find(|&(at, c)| matches!(c, 'Z' | 'z' | '+') || c == '-' && digits_before(at));
@@ -267,6 +315,8 @@ impl PageBuffer {
 /// those of many processes as one page, where nothing could be counted.
 #[derive(Default)]
 struct Owners {
+    /// Samples that were looked at.
+    seen: usize,
     first: Option<String>,
     /// The first instance, and another.
     other: Option<(String, String)>,
@@ -276,9 +326,14 @@ impl Owners {
     /// What each of these processes says once, or often.
     const SHOWN_BY: [&str; 3] = ["process_start_time_seconds", "apiserver_request_total", "etcd_server_has_leader"];
 
+    /// Of so many samples at the begin of a page one is labelled with an instance, or only the former may be.
+    const LOOKED_AT: usize = 50;
+
     #[inline]
     fn sample(&mut self, sample: &Sample<'_, '_>) {
-        if self.other.is_none() && Self::SHOWN_BY.iter().any(|name| sample.name.is(name)) {
+        self.seen += 1;
+        let is_labelled = self.seen <= Self::LOOKED_AT || self.first.is_some();
+        if self.other.is_none() && (is_labelled || Self::SHOWN_BY.iter().any(|name| sample.name.is(name))) {
             self.compare(sample);
         }
     }
@@ -355,7 +410,7 @@ pub fn read_page(
         losses.retain(|kind, _| *kind == LossKind::SeveralProcesses);
     }
     // What was looked at to find the page was only its beginning.
-    let stamped = latest.filter(|_| page.clock == Clock::Samples).map(|seconds| (seconds * 1e6) as Micros);
+    let stamped = latest.filter(|_| page.clock == Clock::Samples).map(time::of_stamp);
     if is_of_one {
         worker.end(stamped.unwrap_or(page.at));
     }
@@ -395,6 +450,11 @@ mod tests {
             "2026-11-20T04:17:56-05:00.txt",
             "2026-11-20T04-17-56-05-00.txt",
             "2026-11-20T10:17:56+01:00.txt",
+            "2026-11-20_09-17-56.txt",
+            "scrape 2026-11-20 09:17:56.txt",
+            "metrics-20261120091756.txt",
+            "1795166276000000.txt",
+            "1795166276000000000.txt",
         ] {
             assert_eq!(time_in(name), Some(at), "{name}");
         }

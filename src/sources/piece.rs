@@ -72,10 +72,13 @@ pub fn piece(source: &Source, from: u64) -> io::Result<Option<Piece>> {
     }
     if source.packing == Packing::None {
         let end = lines_to(&file, from, is_settled(source))?;
+        if end <= from {
+            return Ok(None);
+        }
         file.seek(SeekFrom::Start(from))?;
-        let reader = file.take(end.saturating_sub(from));
-        let source = (end > from).then(|| source.piece(Box::new(reader)));
-        return source.transpose().map(|source| Some(Piece { source: source?, end: End::Fixed(end) }));
+        let count = Arc::new(AtomicU64::new(end));
+        let source = source.piece(Box::new(Lines { file, read: from, lines: from, end, count: count.clone() }))?;
+        return Ok(Some(Piece { source, end: End::Counted(count) }));
     }
     let count = Arc::new(AtomicU64::new(0));
     let mut reader = Counted { reader: Mutex::new(unpack(source.packing, file)?), count: count.clone() };
@@ -119,6 +122,41 @@ fn is_settled(source: &Source) -> bool {
     changed.is_ok_and(|changed| SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED))
 }
 
+/// Lines of a log up to where they ended when it was looked at. Who empties it meanwhile (`copytruncate`) takes the
+/// rest away: it is read on from the copy.
+struct Lines {
+    file: File,
+    /// Up to here it was read.
+    read: u64,
+    /// Up to here that is whole lines.
+    lines: u64,
+    end: u64,
+    /// Where what was read ends.
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Lines {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.end - self.read).unwrap_or(usize::MAX).min(into.len());
+        if most == 0 {
+            return Ok(0);
+        }
+        let count = self.file.read(&mut into[..most])?;
+        if count == 0 {
+            self.count.store(self.lines, Ordering::Relaxed);
+            let lacking = self.end - self.read;
+            self.end = self.read;
+            let what = format!("became shorter while it was read, by {lacking} bytes; read its copy, too");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        if let Some(newline) = memchr::memrchr(b'\n', &into[..count]) {
+            self.lines = self.read + newline as u64 + 1;
+        }
+        self.read += count as u64;
+        Ok(count)
+    }
+}
+
 /// Counts the bytes that it gives.
 struct Counted {
     /// Never shared, as its type says to others.
@@ -131,5 +169,39 @@ impl Read for Counted {
         let read = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner).read(into)?;
         self.count.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::open::recognise;
+
+    #[test]
+    fn a_log_that_is_emptied_is_read_on_from_its_copy() {
+        let home = tempfile::tempdir().unwrap();
+        let event = |number: u32| {
+            format!(
+                r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"{number:>900}","stage":"ResponseComplete"}}"#
+            ) + "\n"
+        };
+        let all: String = (0..1000).map(event).collect();
+        let [log, copy] = ["audit.log", "audit.log.1"].map(|name| home.path().join(name));
+        std::fs::write(&log, &all).unwrap();
+        let open = |path: &std::path::Path| recognise(&Place::File(path.to_owned())).unwrap();
+        let Piece { mut source, end } = piece(&open(&log), 0).unwrap().unwrap();
+        assert_eq!(end.at(), all.len() as u64);
+        std::fs::write(&copy, &all).unwrap();
+        File::create(&log).unwrap();
+        let mut text = String::new();
+        let failed = source.reader().unwrap().read_to_string(&mut text).unwrap_err();
+        assert!(failed.to_string().contains("became shorter while it was read"), "{failed}");
+        // What was read of it, without the line that broke off.
+        let read = end.at() as usize;
+        assert!(read > 0 && read < all.len() && all[..read].ends_with('\n'), "{read}");
+        let Piece { mut source, end } = piece(&open(&copy), read as u64).unwrap().unwrap();
+        let mut rest = String::new();
+        source.reader().unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!((rest.as_str(), end.at()), (&all[read..], all.len() as u64));
     }
 }

@@ -130,6 +130,7 @@ fn add_one(found: &mut Discovery, source: &Source, rolled: Rolled, logs: &[Logge
     }
     found.bundle = found.bundle.take().or(rolled.manifest.bundle);
     found.rolled_to = found.rolled_to.max(last);
+    found.rolled_from = found.rolled_from.into_iter().chain(first).min();
     let mut streams = rolled.manifest.streams;
     if streams.is_empty() {
         // Others need not say whose it is.

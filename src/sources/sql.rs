@@ -7,7 +7,7 @@ use crate::model::alike::most_alike;
 use crate::model::dataset::NO_NAME;
 use crate::model::problem::{Problem, ProblemKind, guarded};
 use crate::model::report::Value;
-use crate::model::time::{Micros, SECOND, format};
+use crate::model::time::{DAY, Micros, SECOND, format};
 use checked::checked;
 use polars::io::HiveOptions;
 use polars::prelude::{
@@ -230,7 +230,7 @@ fn value(value: &AnyValue<'_>) -> Value {
         // With all of its digits.
         AnyValue::Float32(number) => real(f64::from(*number)),
         AnyValue::Float64(number) => real(*number),
-        AnyValue::Date(days) => Value::Text(format(i64::from(*days) * 86_400 * SECOND)[..10].to_owned()),
+        AnyValue::Date(days) => Value::Text(format(i64::from(*days) * DAY)[..10].to_owned()),
         AnyValue::Datetime(at, unit, _) => Value::Text(format(micros(*at, *unit))),
         AnyValue::DatetimeOwned(at, unit, _) => Value::Text(format(micros(*at, *unit))),
         AnyValue::Duration(length, unit) => real(micros(*length, *unit) as f64 / SECOND as f64),

@@ -80,6 +80,7 @@ pub(super) fn escape(text: &str) -> String {
                 out.push(c);
             }
             ':' if out.ends_with("http") || out.ends_with("https") => out.push_str("&#58;"),
+            '.' if out.to_ascii_lowercase().ends_with("www") => out.push_str("&#46;"),
             c => out.push(c),
         }
     }

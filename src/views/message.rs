@@ -8,7 +8,7 @@ use super::text::plain;
 use crate::model::alert::{Alert, EpisodeNews, Gauge, GuardEvent, Key, Level, Message, Templates};
 use crate::model::quantity::Quantity;
 use crate::model::quota::{form, rejected};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, MINUTE, Micros};
 use crate::model::units::{duration, percent, signed_percent};
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::{Value, json};
@@ -228,7 +228,7 @@ fn effect(gauge: &Gauge) -> String {
 
 /// When a number was seen, and how long that is before the message.
 fn as_of(taken: Micros, sent: Micros) -> String {
-    let minute = 60 * SECOND;
+    let minute = MINUTE;
     match sent - taken {
         age if age >= minute => format!("{}, {} before this message", moment(taken), duration(age - age % minute)),
         _ => moment(taken),

@@ -210,6 +210,46 @@ fn events_that_come_twice_count_once_where_that_happens() {
     assert!(ran.stderr.contains("came twice and were counted once"), "{}", ran.stderr);
 }
 
+/// Bundles that were collected one after the other hold events of the same time: those of one apiserver are one log.
+#[test]
+fn events_that_two_bundles_hold_count_once() {
+    let log: String = ["audit-2026-11-20T09-37-56.438.log", "audit-2026-11-20T09-40-27.680.log", "audit.log"]
+        .map(|name| {
+            let packed = sample_bytes(&format!("overload-restart/audit/apiserver-0/{name}.zst"));
+            String::from_utf8(packed).unwrap()
+        })
+        .concat();
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    let base = traffic(&sample("overload-restart"), "verb,resource,user,code", &[]);
+    let (all, apart) = (lines.len(), lines.len() / 5);
+    let check = |case: &str, about: Option<&str>, first: std::ops::Range<usize>, second: std::ops::Range<usize>| {
+        for packing in ["", ".zst"] {
+            let home = folder();
+            let copies = first.end.saturating_sub(second.start);
+            for (bundle, part) in [("a", first.clone()), ("b", second.clone())] {
+                let text = lines[part].concat();
+                let bytes =
+                    if packing.is_empty() { text.into_bytes() } else { zstd::encode_all(text.as_bytes(), 3).unwrap() };
+                write(home.path(), &format!("{bundle}/audit/apiserver-0/audit.log{packing}"), bytes);
+                if let Some(about) = about {
+                    write(home.path(), &format!("{bundle}/bundle.yaml"), about);
+                }
+            }
+            let report = traffic(home.path().to_str().unwrap(), "verb,resource,user,code", &[]);
+            assert_eq!(count(&report["coverage"], "duplicate_events"), copies as u64, "{case}, {about:?}, {packing}");
+            let totals = |report: &Value| ["requests", "throttled"].map(|field| count(&report["totals"], field));
+            assert_eq!(totals(&report), totals(&base), "{case}, {about:?}, {packing}");
+            if about.is_some() {
+                assert_eq!(report["rows"], base["rows"], "{case}, {packing}");
+            }
+        }
+    };
+    for about in [Some("cluster: lab-2\n"), None] {
+        check("overlapping", about, 0..3 * apart, 2 * apart..all);
+        check("one after the other", about, 0..3 * apart, 3 * apart..all);
+    }
+}
+
 #[test]
 fn entries_of_other_services_are_no_requests() {
     let home = folder();

@@ -14,6 +14,7 @@
 mod alert_lab;
 #[cfg(feature = "live")]
 mod alert_model;
+mod apart;
 mod architecture;
 mod archive_lab;
 mod archives;
@@ -74,6 +75,7 @@ mod metrics;
 mod metrics_damage;
 mod metrics_forms;
 mod metrics_instances;
+mod metrics_odd;
 mod metrics_pages;
 mod metrics_tables;
 mod metrics_ways;
@@ -106,6 +108,7 @@ mod store;
 #[cfg(feature = "history")]
 mod store_lab;
 mod support;
+mod surroundings;
 mod traffic_counts;
 #[cfg(feature = "live")]
 mod traffic_live;

@@ -264,3 +264,59 @@ fn a_page_of_several_processes_is_none() {
     let [one, plain] = [of("one"), of("plain")].map(|name| metrics(&name, "verb,resource", &[]));
     none(&same_report(&one, &plain, "verb,resource"));
 }
+
+/// Bundles that were collected one after the other hold pages of the same processes, in part of the same time.
+#[test]
+fn bundles_of_one_cluster_are_those_of_its_apiservers() {
+    let about = "cluster: lab-1\n";
+    let whole = folder();
+    let pages = |instance: &str| pages_of(&format!("list-storm/metrics/{instance}"));
+    let put_part = |to: &Path, bundle: &str, is_in: &dyn Fn(usize, usize) -> bool| {
+        for instance in ["apiserver-0", "apiserver-1"] {
+            let pages = pages(instance);
+            for (number, (time, page)) in pages.iter().enumerate() {
+                if is_in(number, pages.len()) {
+                    write(to, &format!("{bundle}/metrics/{instance}/{time}.txt.zst"), packed(page));
+                }
+            }
+        }
+    };
+    put_part(whole.path(), "all", &|_, _| true);
+    write(whole.path(), "all/bundle.yaml", about);
+    let truth = metrics(whole.path().to_str().unwrap(), BY, &[]);
+    type Part = fn(usize, usize) -> bool;
+    let parts: [(&str, [Part; 2]); 3] = [
+        ("one after the other", [|n, all| n < all / 2, |n, all| n >= all / 2]),
+        ("of times that overlap", [|n, all| n < all * 3 / 5, |n, all| n >= all * 2 / 5]),
+        ("copies", [|_, _| true, |_, _| true]),
+    ];
+    for (case, [first, second]) in parts {
+        for is_stated in [true, false] {
+            let home = folder();
+            put_part(home.path(), "a", &first);
+            put_part(home.path(), "b", &second);
+            if is_stated {
+                write(home.path(), "a/bundle.yaml", about);
+                write(home.path(), "b/bundle.yaml", about);
+            }
+            let mut found = metrics(home.path().to_str().unwrap(), BY, &[]);
+            assert_eq!(instances(&found), instances(&truth), "{case}, {is_stated}");
+            if !is_stated {
+                let text = found.to_string().replace(r#""cluster":"""#, r#""cluster":"lab-1""#);
+                found = serde_json::from_str(&text).unwrap();
+            }
+            none(&same_report(&found, &truth, BY));
+        }
+    }
+    // Other processes that folders call alike, of the same time, are apiservers of their own.
+    let home = folder();
+    for (bundle, instance) in [("a", "apiserver-0"), ("b", "apiserver-1")] {
+        for (time, page) in pages(instance) {
+            write(home.path(), &format!("{bundle}/metrics/cp-1/{time}.txt.zst"), packed(&page));
+        }
+    }
+    let found = metrics(home.path().to_str().unwrap(), BY, &[]);
+    let [zero, one] = [0, 1].map(|number| truth["coverage"]["instances"][number]["pages"].as_u64().unwrap());
+    assert_eq!(instances(&found), [("cp-1".to_owned(), zero, 0), ("cp-1".to_owned(), one, 0)]);
+    none(&same_report(&found, &truth, BY));
+}

@@ -479,3 +479,33 @@ fn folded_rows_keep_the_sums() {
     assert!(kept.iter().filter(|(agent, _)| *agent != "(other)").all(|(agent, count)| *count <= all[agent]));
     assert_eq!(answer_of(&["clients", "SOURCE"], &roll), answer_of(&["clients", "SOURCE"], &log));
 }
+
+/// Parts of one log that together are longer than each: the whole has longer tiles than any of them.
+#[test]
+fn a_report_of_parts_that_together_are_long() {
+    let home = folder();
+    let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+    let mut parts = Vec::new();
+    for part in 0..4u32 {
+        let event = |number: u32| {
+            let (hour, minute, second) = (2 * part + number / 360, number / 6 % 60, number % 6 * 10);
+            let at = format!("2026-11-20T{hour:02}:{minute:02}:{second:02}.000000Z");
+            format!(
+                "{{\"kind\":\"Event\",\"apiVersion\":\"audit.k8s.io/v1\",\"level\":\"Metadata\",\
+                 \"auditID\":\"{part}-{number}\",\"stage\":\"ResponseComplete\",\"requestURI\":\"/api/v1/pods\",\
+                 \"verb\":\"list\",\"user\":{{\"username\":\"jane\"}},\"objectRef\":{{\"resource\":\"pods\",\
+                 \"apiVersion\":\"v1\"}},\"responseStatus\":{{\"code\":200}},\
+                 \"requestReceivedTimestamp\":\"{at}\",\"stageTimestamp\":\"{at}\"}}\n"
+            )
+        };
+        let log = write(home.path(), &format!("log-{part}/audit.log"), (0..720).map(event).collect::<String>());
+        parts.push(path(&format!("roll-{part}")));
+        rolled(&[&log], &parts[part as usize]);
+    }
+    let sources: Vec<&str> = parts.iter().map(String::as_str).collect();
+    for command in [&["report"][..], &["traffic", "--series"]] {
+        let ran = plimsoll(&[command, &sources, &["-o", "json"]].concat());
+        let answer = ran.json(0);
+        assert!(answer.to_string().contains("2026-11-20T07:"), "{command:?}: all eight hours are in it");
+    }
+}

@@ -5,7 +5,7 @@ use super::Fault;
 use super::http::Target;
 use crate::actions::notify::standing::Standing;
 use crate::model::alert::{Alert, EpisodeNews, GuardEvent, Level, Login, OutboxEntry, Url};
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, MINUTE, Micros, SECOND};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const BATCH: usize = 500;
 
 /// Alertmanager takes an end that lies ahead of its clock for none: so much may its clock be behind ours.
-const SKEW: Micros = 60 * SECOND;
+const SKEW: Micros = MINUTE;
 
 /// An Alertmanager.
 #[derive(Debug)]

@@ -128,11 +128,6 @@ impl Writer {
         self.open.retain(|own, _| *own >= day);
     }
 
-    /// The size of the logs that this writer has open.
-    pub fn open_bytes(&self) -> u64 {
-        self.open.values().map(|open| open.end).sum()
-    }
-
     fn append_to(&mut self, day: i32, samples: &[Sample]) -> Result<(), StoreError> {
         if self.open.get(&day).is_some_and(|open| open.end >= self.largest) {
             self.open.remove(&day);

@@ -4,7 +4,7 @@ use super::{try_lock, write};
 use crate::actions::fresh::is_older;
 use crate::actions::rollup::{self, CoarseCopy, Give};
 use crate::model::rollup::{MANIFEST, Manifest, advance};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{DAY, HOUR, Micros, SECOND};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -150,9 +150,9 @@ pub struct KeepRollups(pub Vec<(i64, Micros)>);
 /// How long a part is, by the length of its tiles: an hour, a day, thirty days.
 fn bucket(tile: i64) -> Micros {
     match tile {
-        ..=10 => 3600 * SECOND,
-        11..=60 => 86_400 * SECOND,
-        _ => 30 * 86_400 * SECOND,
+        ..=10 => HOUR,
+        11..=60 => DAY,
+        _ => 30 * DAY,
     }
 }
 
@@ -222,7 +222,6 @@ impl KeepRollups {
 mod tests {
     use super::*;
 
-    const HOUR: Micros = 3600 * SECOND;
     const DAY: Micros = 24 * HOUR;
 
     /// Recorded as it happened.

@@ -4,14 +4,14 @@ use super::append::{Writer, is_there, lock};
 use super::exclusive;
 use super::table::{DaysWriter, PointsWriter, Table};
 use crate::model::series::{DAY, Selector};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros};
 use crate::sources::store::{DaysFile, Listing, Row, Store, StoreError, StoreLoss, date, fold_day, index_path};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// A day is sealed when it has been over for this long: longer than a value stands, so that what ends the day is known.
-pub const GRACE: Micros = 2 * 3_600 * SECOND;
+pub const GRACE: Micros = 2 * HOUR;
 
 /// What sealing came to.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -2,14 +2,13 @@
 
 use super::{Keep, Sample, Writer, drop_old, open_or_make, put_together, seal};
 use crate::model::series::{DAY, Day, DayFold, Point, Selector, Series};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 use crate::sources::store::{Ask, Store, StoreLoss, date, log, start};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const FIRST: i32 = 20_777;
-const MINUTE: Micros = 60 * SECOND;
 
 /// All that was ever appended: by series and instant, the largest value.
 type Truth = BTreeMap<Series, BTreeMap<Micros, f64>>;

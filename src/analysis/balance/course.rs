@@ -1,7 +1,7 @@
 //! Since when the load is as uneven as it is, and how long restarted apiservers took to get their share.
 
 use super::Fleet;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{MINUTE, Micros, SECOND, Span};
 
 /// Pieces of time on each side of a change.
 const MIN_INTERVALS: usize = 3;
@@ -12,7 +12,7 @@ const SURE: f64 = 6.0;
 /// A restart so long before the change, or after it, may be its cause.
 const NEAR_RESTART_US: Micros = 120 * SECOND;
 /// A start so soon after the first request that is known is that of the cluster.
-const FIRST: Micros = 60 * SECOND;
+const FIRST: Micros = MINUTE;
 /// Of an even share; who has so much is back.
 const BACK: f64 = 0.8;
 

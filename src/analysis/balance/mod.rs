@@ -9,7 +9,7 @@ pub mod report;
 pub use logs::{client_loads, of_logs};
 pub use pages::{add_pages, of_pages, short_pages};
 
-use crate::model::time::{Micros, Span, is_short};
+use crate::model::time::{Micros, SECOND, Span, is_short};
 use std::collections::BTreeMap;
 
 /// What load is measured by.
@@ -45,6 +45,11 @@ impl Measure {
         }
     }
 
+    /// Whether it is counted over time, and not as it is at its end.
+    fn is_counted(self) -> bool {
+        matches!(self, Self::Requests | Self::ServerTime | Self::Watches)
+    }
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
@@ -69,6 +74,8 @@ pub struct Instance {
     pub restarts: u64,
     /// From when to when it is known, where that is less than of others.
     pub covered: Option<Span>,
+    /// Seconds in which its load was counted, where that is not all of the time; 0 where that is not known.
+    pub seconds: Option<f64>,
     /// Requests by piece of time: its start in seconds, and how many.
     course: BTreeMap<i64, f64>,
 }
@@ -97,17 +104,30 @@ impl Fleet {
         self.instances.values().filter_map(|instance| instance.load.get(&measure)).sum()
     }
 
+    /// What an apiserver carries, of what is counted a second of its own time; `None` where that is not known.
+    pub fn rate(&self, own: &Instance, measure: Measure) -> Option<f64> {
+        let load = *own.load.get(&measure)?;
+        let whole = (self.window.1 - self.window.0) as f64 / SECOND as f64;
+        let seconds = own.seconds.unwrap_or(whole.max(1.0));
+        if !measure.is_counted() { Some(load) } else { (seconds > 0.0).then(|| load / seconds) }
+    }
+
+    /// What all carry; `None` where that of one is not known, or there is nothing.
+    fn all(&self, measure: Measure) -> Option<f64> {
+        let all: Option<f64> = self.instances.values().map(|own| self.rate(own, measure)).sum();
+        all.filter(|all| *all > 0.0)
+    }
+
+    /// The part of it that an apiserver carries; `None` where not all are known, or there is none.
+    pub fn share(&self, own: &Instance, measure: Measure) -> Option<f64> {
+        Some(self.rate(own, measure)? / self.all(measure)?)
+    }
+
     /// Who carries most, and its share; `None` where not all are known, or there is none.
     pub fn busiest(&self, measure: Measure) -> Option<(&str, f64)> {
-        let total = self.total(measure);
-        if total <= 0.0 || self.instances.values().any(|instance| !instance.load.contains_key(&measure)) {
-            return None;
-        }
-        let most = self
-            .instances
-            .iter()
-            .max_by(|a, b| a.1.load[&measure].total_cmp(&b.1.load[&measure]).then(b.0.cmp(a.0)))?;
-        Some((most.0, most.1.load[&measure] / total))
+        let shares = self.instances.iter().map(|(name, own)| Some((name.as_str(), self.share(own, measure)?)));
+        let shares: Option<Vec<(&str, f64)>> = shares.collect();
+        shares?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(a.0)))
     }
 
     /// The busiest's share, times the number of apiservers: 1 is even, their number is all on one.

@@ -4,7 +4,7 @@ use super::{Fleet, Instance, Measure};
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{self, Component, Facts};
 use crate::model::event::called;
-use crate::model::time::{self, Micros, SECOND, Span, is_short, together};
+use crate::model::time::{self, SECOND, Span, is_short, together};
 use std::collections::BTreeMap;
 
 /// What the last pages report an apiserver.
@@ -19,7 +19,7 @@ fn last(facts: &Facts, number: usize, of: &mut Instance) {
         of.load.extend(gauge(metric).map(|value| (measure, value)));
     }
     let instance = &facts.instances[number];
-    of.started = instance.start.map(|start| (start * SECOND as f64) as Micros);
+    of.started = instance.start.map(time::of_seconds);
     of.restarts = instance.restarts;
 }
 
@@ -42,7 +42,8 @@ pub fn short_pages(facts: &Facts) -> Vec<String> {
     let windows = windows(facts);
     let sentence = |own: &facts::Instance| {
         format!(
-            "The pages of {} are of {} to {} only; shares count the rest of the time as zero requests.",
+            "The pages of {} are of {} to {} only; shares compare what each apiserver does in a second of its own \
+             pages.",
             called(&own.name),
             time::format(own.from),
             time::format(own.to)
@@ -74,7 +75,7 @@ pub fn of_pages(facts: &Facts) -> Vec<Fleet> {
         let (cluster, window) = (instance.cluster.clone(), windows[instance.cluster.as_str()]);
         let fleet = fleets.entry(&instance.cluster).or_insert_with(|| Fleet { cluster, window, ..Fleet::default() });
         let covered = Some((instance.from, instance.to)).filter(|own| is_short(*own, window));
-        let mut own = Instance { covered, ..Instance::default() };
+        let mut own = Instance { covered, seconds: Some(instance.seconds), ..Instance::default() };
         last(facts, number, &mut own);
         // What pages are minutes apart is not cut finer than they are.
         fleet.piece =

@@ -132,6 +132,8 @@ pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
         let pins = pins(fleet, of_clients, worst.as_ref().map_or((Measure::Requests, busiest), |own| (own.0, own.1)));
         let on = worst.as_ref().map_or(busiest, |own| own.1);
         add_clients(&mut clients, fleet, on, &pins);
+        // What is said of one cluster is not said of another.
+        report.more.clear();
         // A log that ends early makes the others' shares larger: no connection has to move for that.
         if input.has_logs && fleet.instances.values().all(|own| own.covered.is_none()) {
             add_chances(&mut chances, fleet, of_clients, busiest, &input, &mut report);
@@ -221,15 +223,13 @@ fn add_instances(table: &mut Table, fleet: &Fleet) {
     for (name, instance) in &fleet.instances {
         let load = |measure: Measure| instance.load.get(&measure).copied();
         let count = |measure: Measure| Value::from(load(measure).map(|load| load.round() as u64));
-        let share = |measure: Measure| {
-            Value::from(load(measure).filter(|_| fleet.total(measure) > 0.0).map(|load| load / fleet.total(measure)))
-        };
+        let share = |measure: Measure| Value::from(fleet.share(instance, measure));
         let recovered = restarts.iter().find(|restart| restart.instance == *name).and_then(|restart| restart.recovered);
         table.rows.push(vec![
             fleet.cluster.as_str().into(),
             name.as_str().into(),
             count(Measure::Requests),
-            load(Measure::Requests).map(|load| load / seconds(fleet.window)).into(),
+            fleet.rate(instance, Measure::Requests).into(),
             share(Measure::Requests),
             load(Measure::ServerTime).into(),
             share(Measure::ServerTime),

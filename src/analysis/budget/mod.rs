@@ -20,12 +20,12 @@ use crate::model::units::{counted, duration, grouped};
 use std::collections::BTreeMap;
 
 /// The client's first minute, in µs: LISTs within it are those of its start.
-const STARTUP: Micros = 60 * SECOND;
+const STARTUP: Micros = time::MINUTE;
 /// In tiles it lasts at least for this, in µs.
 const SHORTEST_STARTUP: Micros = 50 * SECOND;
 /// Seconds of the slots in which rules count.
-const MINUTE: i64 = 60;
-const HOUR: i64 = 3600;
+const MINUTE_S: i64 = 60;
+const HOUR_S: i64 = 3600;
 
 /// Whose use is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -211,9 +211,9 @@ fn count(own: &[&Profile<'_>], (started, copies): (Micros, f64), usage: &mut Usa
         for ((group, resource), one) in &profile.uses {
             let resource = qualified(group, resource);
             for row in &one.rows {
-                let (hour, count) = (row.tile.div_euclid(HOUR), begun(row, are_starts_logged) as f64);
+                let (hour, count) = (row.tile.div_euclid(HOUR_S), begun(row, are_starts_logged) as f64);
                 let is_startup = row.tile * SECOND < started;
-                usage.of_mut(Rule::RequestsPerMinute).add(&resource, row.tile.div_euclid(MINUTE), count);
+                usage.of_mut(Rule::RequestsPerMinute).add(&resource, row.tile.div_euclid(MINUTE_S), count);
                 if is_startup && begins_list(row) {
                     usage.of_mut(Rule::StartupLists).add(&resource, 0, count / copies);
                 }
@@ -230,7 +230,7 @@ fn count(own: &[&Profile<'_>], (started, copies): (Micros, f64), usage: &mut Usa
                     Fact::Retry429 => (Rule::EarlyRetries, gaps.below(RETRY_AFTER)),
                     _ => continue,
                 };
-                usage.of_mut(rule).add(&resource, tile.div_euclid(HOUR), count as f64);
+                usage.of_mut(rule).add(&resource, tile.div_euclid(HOUR_S), count as f64);
             }
             for row in &one.written {
                 usage.of_mut(Rule::WritesPerObjectPerMinute).most_of(&resource, row.minute, row.writes as f64);
@@ -287,7 +287,7 @@ fn look_for_gaps(own: &[&Profile<'_>], clients: &Clients<'_>, usage: &mut Usage)
             grouped(writes)
         ));
     }
-    if clients.tile > MINUTE {
+    if clients.tile > MINUTE_S {
         let long = format!("the sources are counted in tiles of {}", duration(clients.tile * SECOND));
         for rule in [Rule::StartupLists, Rule::FullLists, Rule::RequestsPerMinute] {
             usage.of_mut(rule).lacks(long.clone());
@@ -329,7 +329,7 @@ fn reconciles(facts: &Facts, wanted: &Wanted<'_>, own: &[&Profile<'_>], log: (Op
         return Ratio::Missing("the client's work queues handed out nothing".to_owned());
     }
     let begin = |instance: &Instance| match instance.start.filter(|_| instance.since_start) {
-        Some(start) => (start * 1e6) as Micros,
+        Some(start) => time::of_seconds(start),
         None => instance.from,
     };
     let from = places.iter().map(|place| begin(&facts.instances[*place])).min().unwrap_or(0);

@@ -77,11 +77,6 @@ impl Minutes {
         Some((middle(earlier, usize::try_from(*minute).ok()?), *most, self.first + minute * 60))
     }
 
-    /// How many there were in the minute that holds this second.
-    pub(super) fn at(&self, second: i64) -> f64 {
-        self.counts.get(&((second - self.first) / 60)).copied().unwrap_or(0.0)
-    }
-
     /// The median over so many minutes, most of which may have had no request.
     pub(super) fn median(&self, minutes: usize) -> f64 {
         middle(self.counts.values().copied().collect(), minutes)

@@ -307,6 +307,11 @@ fn first_page(row: &TrafficRow<'_>, server: Option<Minor>) -> Option<Listing> {
     listing(row, server).filter(|list| !list.further_page)
 }
 
+/// Whether a request was answered without a look at what is stored: it was malformed, not allowed, or throttled.
+fn is_turned_away(code: Option<u16>) -> bool {
+    matches!(code, Some(400 | 401 | 403 | 404 | 405 | 406 | 415 | 422 | 429))
+}
+
 /// What kind of LIST a request is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listing {

@@ -94,21 +94,25 @@ pub fn heaps(heap: &Heap<'_>, instance: &str, each: f64) -> Vec<Pair> {
 pub struct Memory {
     /// What the group is called.
     pub name: String,
+    /// Where its samples lie.
+    pub place: String,
     /// Samples in order of time.
     pub samples: Vec<Sample>,
 }
 
 /// Pairs of cgroups of the same name.
 pub fn memory(before: &[Memory], after: &[Memory]) -> Vec<Pair> {
-    let mut names: Vec<&str> = before.iter().chain(after).map(|memory| memory.name.as_str()).collect();
+    let [before, after] = [before, after].map(distinguished);
+    let mut names: Vec<&str> = before.iter().chain(&after).map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let mut pairs = Vec::new();
     for name in names {
-        let of = |side: &[Memory]| {
-            side.iter().find(|memory| memory.name == name).map(|memory| courses(&memory.samples)).unwrap_or_default()
+        let of = |side: &[(String, &Memory)]| {
+            let own = side.iter().find(|(other, _)| other == name);
+            own.map(|(_, memory)| courses(&memory.samples)).unwrap_or_default()
         };
-        let (mut old, mut new) = (of(before), of(after));
+        let (mut old, mut new) = (of(&before), of(&after));
         for metric in ["usage", "working_set", "anon", "file"] {
             let (before, after) = (old.remove(metric).unwrap_or_default(), new.remove(metric).unwrap_or_default());
             if before != Measured::None || after != Measured::None {
@@ -117,6 +121,23 @@ pub fn memory(before: &[Memory], after: &[Memory]) -> Vec<Pair> {
         }
     }
     pairs
+}
+
+/// Groups by what they are called; of several that are called alike, by as much of where they lie as tells these apart.
+fn distinguished(side: &[Memory]) -> Vec<(String, &Memory)> {
+    let alike = |memory: &Memory| side.iter().filter(|other| other.name == memory.name).collect::<Vec<_>>();
+    let of = |memory: &'_ Memory| {
+        let others = alike(memory);
+        let parts = |own: &Memory| own.place.split('/').map(str::to_owned).collect::<Vec<_>>();
+        let common = others
+            .iter()
+            .map(|other| parts(other))
+            .reduce(|a, b| a.into_iter().zip(b).take_while(|(a, b)| a == b).map(|(a, _)| a).collect());
+        let own = parts(memory);
+        let shown = common.map(|common| own[common.len().min(own.len())..].join("/")).unwrap_or_default();
+        if others.len() < 2 || shown.is_empty() { memory.name.clone() } else { shown }
+    };
+    side.iter().map(|memory| (of(memory), memory)).collect()
 }
 
 /// Each level lasts until the next sample, the last as long as the one before it.

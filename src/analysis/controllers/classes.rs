@@ -32,6 +32,8 @@ pub struct Kind {
     pub needs: String,
     /// The oldest one's creation.
     pub oldest: Option<Micros>,
+    /// When those were created that no scheduler has tried yet, and may try.
+    pub untried: Vec<Micros>,
     /// Why they have no node, by most of them; empty where nobody tried.
     pub reason: String,
     /// The same in full.
@@ -137,6 +139,7 @@ fn kind(scheduler: &str, of: &[(&Pod, &Waiting)]) -> Kind {
             .unwrap_or_default(),
         needs: of.first().map(|(_, waiting)| waiting.needs.clone()).unwrap_or_default(),
         oldest: of.iter().filter_map(|(_, waiting)| waiting.created).min(),
+        untried: open().filter(|(_, own)| own.reason.is_empty()).filter_map(|(_, own)| own.created).collect(),
         reason,
         message,
     }

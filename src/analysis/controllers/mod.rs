@@ -16,7 +16,7 @@ mod tables;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Facts, Slice};
 use crate::analysis::robust;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 
 /// Points of a course that are looked at for its slope, at most: pairs of them are counted.
 const POINTS: usize = 256;
@@ -54,7 +54,7 @@ impl Course {
         }
         let every = self.levels.len().div_ceil(POINTS);
         let first = self.levels[0].0;
-        let minutes = |at: Micros| (at - first) as f64 / (60 * SECOND) as f64;
+        let minutes = |at: Micros| (at - first) as f64 / MINUTE as f64;
         let points: Vec<(f64, f64)> =
             self.levels.iter().step_by(every).map(|(at, level)| (minutes(*at), *level)).collect();
         robust::line(&points).map(|line| (line.slope, line.interval.0 > 0.0))

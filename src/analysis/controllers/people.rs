@@ -181,11 +181,12 @@ fn why(table: &Table, row: &[Value]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::MINUTE;
     use serde_json::json;
 
     #[test]
     fn bars_stand_where_their_times_are() {
-        let minute = 60 * SECOND;
+        let minute = MINUTE;
         let drawn = bars(&json!([[0.0, 1.0], [30.0, 5.0], [31.0, 4.0], [60.0, 0.2]]), (0, minute));
         assert_eq!((drawn.len(), drawn[0], drawn[12], drawn[23]), (BARS, 1, 5, 1));
         assert_eq!(drawn.iter().sum::<u64>(), 7);

@@ -234,16 +234,20 @@ fn totals(report: &mut Report, read: &Read, (queues, schedulers): (&[Queue], &[S
     let choices: f64 = schedulers.iter().filter_map(|one| one.algorithms).sum();
     let algorithm: f64 = schedulers.iter().filter_map(|one| Some(one.algorithm_ms? * one.algorithms?)).sum();
     let placed = placed_ms(&read.facts);
-    let unschedulable: BTreeMap<String, f64> =
-        schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(|one| one.refusals.iter().cloned()).collect();
+    // Where no page has it, nothing is known of it.
+    let preempted = |of: fn(&Scheduler) -> Option<f64>| schedulers.iter().filter_map(of).reduce(|all, own| all + own);
+    let mut unschedulable: BTreeMap<&str, f64> = BTreeMap::new();
+    for (plugin, pods) in schedulers.iter().filter(|one| one.leads != Some(false)).flat_map(|one| &one.refusals) {
+        *unschedulable.entry(plugin).or_default() += pods;
+    }
     report.more.insert(
         "scheduler".to_owned(),
         json!({
             "algorithm_mean_ms": if choices > 0.0 { Some(algorithm / choices) } else { None },
             "pod_scheduling_mean_ms": placed.0,
             "pod_scheduling_p99_ms": placed.1,
-            "preemption_attempts": schedulers.iter().filter_map(|one| one.preemptions.0).sum::<f64>(),
-            "preemption_victims": schedulers.iter().filter_map(|one| one.preemptions.1).sum::<f64>(),
+            "preemption_attempts": preempted(|one| one.preemptions.0),
+            "preemption_victims": preempted(|one| one.preemptions.1),
             "unschedulable_by_plugin": unschedulable,
             "batch_attempts": batches,
         }),

@@ -6,7 +6,7 @@ use crate::model::dataset::{COUNTS, Partition};
 use crate::model::event::{BODY_SIZES, Event, Timed};
 use crate::model::event_rows::{EventBatch, EventRows};
 use crate::model::json::text_of;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros};
 use crate::model::uri::{ReadShape, api_version};
 use crate::model::walk::{member, strings};
 use xxhash_rust::xxh3::xxh3_64;
@@ -30,7 +30,7 @@ impl RowReader {
 
     /// Takes an event; `log` is its log's name in the dataset.
     pub fn event(&mut self, event: &Timed<'_, '_>, log: &str) {
-        let hour = event.at.div_euclid(3_600 * SECOND);
+        let hour = event.at.div_euclid(HOUR);
         let partition = Partition { cluster: event.cluster().to_owned(), hour };
         let batch = &mut self.batch;
         let rows = batch.rows.entry(partition).or_default();

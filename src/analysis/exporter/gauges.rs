@@ -16,14 +16,14 @@ use crate::model::memory::Sample;
 use crate::model::names::{APISERVER_OBJECT_BYTES, APISERVER_OBJECTS};
 use crate::model::objects::Namespace;
 use crate::model::series::{STANDS, Series};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros, SECOND};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is behind the newest of its kind by more than this is over: a quota that was deleted, a resource that went.
 const BEHIND: Micros = 900 * SECOND;
 
 /// A verdict on memory looks back at least this far, so that its rates mean something.
-const LOOK_BACK: Micros = 60 * SECOND;
+const LOOK_BACK: Micros = MINUTE;
 
 /// Series of one metric; of more the largest are exported.
 pub const MAX_SERIES_EACH: usize = 1_000;

@@ -14,12 +14,13 @@ pub use specs::{COUNTERS, Counter};
 use crate::analysis::clients::cost::{Cost, SizeContext};
 use crate::analysis::guard::Group;
 use crate::analysis::list_route::{Minor, list_kind};
+use crate::analysis::rollup::notable::{Notable, once};
 use crate::analysis::rollup::read::{TrafficRow, Who};
 use crate::analysis::rollup::{Fact, Rollup};
 use crate::model::event::is_lasting;
 use crate::model::exposed::{Exposed, Family, Observations, native_bucket};
 use crate::model::histogram::{Histogram, midpoint};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{DAY, Micros, SECOND};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const BOUNDS_US: [u64; 9] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
 
 /// A client keeps its series for so long after it was last among the busiest.
-const KEEP_US: Micros = 86_400 * SECOND;
+const KEEP_US: Micros = DAY;
 
 /// All series together are no more than this.
 pub const MAX_SERIES: usize = 20_000;
@@ -109,6 +110,9 @@ impl Sum {
     }
 }
 
+/// Operations that last for long, at most, whose begin is remembered.
+const MAX_BEGUN: usize = 16_384;
+
 /// A client: user (all kubelets are one) and agent product.
 type Client = (String, String);
 
@@ -154,6 +158,9 @@ pub struct Counters {
     pub counted: BTreeMap<String, u64>,
     /// Time of the last event that is counted, by apiserver, µs.
     last: BTreeMap<String, Micros>,
+    /// Operations that last for long, and when they began, µs: the latest, since their ends come later.
+    #[serde(skip)]
+    begun: HashMap<u128, Micros>,
     #[serde(skip)]
     max_clients: usize,
     #[serde(skip)]
@@ -205,14 +212,33 @@ impl Counters {
             let (group, version) = row.version.rsplit_once('/').unwrap_or(("", row.version));
             self.count(Counter::Deprecated, [&user, &agent, group, version, row.resource, row.removed], row.requests);
         }
-        for one in rollup.operations() {
-            let severity = Group::new(one, 0).severity();
-            self.count(Counter::Operations, [one.kind, severity.name()], 1);
-        }
+        self.operations(rollup.operations().to_vec());
         // What was folded came to no apiserver that is known.
         for (arrival, instance) in rollup.arrivals().filter(|(arrival, _)| arrival.subject.is_some()) {
             let last = self.last.entry(instance.to_owned()).or_default();
             *last = (*last).max(arrival.second * SECOND);
+        }
+    }
+
+    /// Counts dangerous operations, those that last for long (an exec) once, as they begin.
+    fn operations(&mut self, mut all: Vec<Notable>) {
+        once(&mut all);
+        for one in all {
+            let is_end_of_known =
+                !one.starts && one.identity.is_some_and(|identity| self.begun.contains_key(&identity));
+            if let Some(identity) = one.identity.filter(|_| one.starts) {
+                self.begun.insert(identity, one.at);
+            }
+            if !is_end_of_known {
+                let severity = Group::new(&one, 0).severity();
+                self.count(Counter::Operations, [one.kind, severity.name()], 1);
+            }
+        }
+        if self.begun.len() > MAX_BEGUN {
+            let mut times: Vec<Micros> = self.begun.values().copied().collect();
+            times.sort_unstable();
+            let oldest = times[times.len() / 2];
+            self.begun.retain(|_, at| *at > oldest);
         }
     }
 

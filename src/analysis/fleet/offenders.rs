@@ -41,6 +41,9 @@ pub(super) fn offenders(clusters: &[ClusterState]) -> Vec<Offender<'_>> {
 
 fn offender<'s>((user, agent): (&'s str, &'s str), mut on: Vec<(&'s ClusterState, &'s Usage)>) -> Offender<'s> {
     on.sort_by(|a, b| b.1.server_seconds.total_cmp(&a.1.server_seconds).then_with(|| a.0.name.cmp(&b.0.name)));
+    // A cluster that is named twice is one.
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    on.retain(|(own, _)| names.insert(own.name.as_str()));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     on.iter().flat_map(|(_, usage)| &usage.findings).for_each(|id| *counts.entry(id.as_str()).or_default() += 1);
     let mut findings: Vec<(&str, usize)> = counts.into_iter().collect();

@@ -42,6 +42,18 @@ impl Recorded {
         }
     }
 
+    /// Takes what another store of the cluster has.
+    pub fn merge(&mut self, other: Self) {
+        for (at, [taken, limit]) in other.seats {
+            let own = self.seats.entry(at).or_default();
+            *own = [own[0] + taken, own[1] + limit];
+        }
+        self.databases.extend(other.databases);
+        self.quotas.extend(other.quotas);
+        self.nodes = other.nodes.or(self.nodes);
+        self.last = self.last.max(other.last);
+    }
+
     /// When the last point was.
     pub fn last(&self) -> Option<Micros> {
         self.last

@@ -1,6 +1,6 @@
 //! A fence and its replay as a report, and as comments above the manifests.
 
-use super::fence::{Client, Fence, LABEL, level_object, schema_object};
+use super::fence::{Client, Fence, level_object, schema_object};
 use super::matching::Set;
 use super::queues::Fate;
 use super::replay::Replayed;
@@ -173,13 +173,12 @@ impl Proposal<'_> {
 
     /// How it is taken away again: the schemas first.
     fn undo(&self) -> String {
-        match self.fence.schemas.as_slice() {
-            [only] => format!(
-                "Undo: kubectl delete flowschema {} && kubectl delete prioritylevelconfiguration {}",
-                only.name, self.fence.level.name
-            ),
-            _ => format!("Undo: kubectl delete flowschemas,prioritylevelconfigurations -l {}={}", LABEL.0, LABEL.1),
-        }
+        let schemas: Vec<&str> = self.fence.schemas.iter().map(|schema| schema.name.as_str()).collect();
+        format!(
+            "Undo: kubectl delete flowschema {} && kubectl delete prioritylevelconfiguration {}",
+            schemas.join(" "),
+            self.fence.level.name
+        )
     }
 
     /// What the other levels lose.

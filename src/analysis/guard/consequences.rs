@@ -3,13 +3,37 @@
 
 use crate::analysis::keyspace::diff::Removed;
 use crate::model::registry::qualified;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Bounds, Micros, SECOND};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How long a slot of time is.
 const SLOT: Micros = 10 * SECOND;
 /// What goes with a namespace goes without longer pauses: finalizers are tried again within minutes.
 const PAUSE: Micros = 900 * SECOND;
+
+/// What was deleted between two databases.
+#[derive(Debug, Clone, Copy)]
+pub struct RemovedBetween<'a> {
+    pub removed: &'a Removed,
+    /// The cluster that the databases are of; empty where nobody says.
+    pub cluster: &'a str,
+    /// When they were taken, as far as that is known.
+    pub bounds: Bounds,
+}
+
+/// How exactly it is known when a database was taken: by what was written to it last.
+const TAKEN_WITHIN: Micros = 60 * SECOND;
+
+impl<'a> RemovedBetween<'a> {
+    /// What was deleted in a cluster by something that happened then; `None` where the databases do not show that.
+    pub fn around(&self, cluster: &str, at: Micros) -> Option<&'a Removed> {
+        let is_its = self.cluster.is_empty() || cluster.is_empty() || self.cluster == cluster;
+        let (from, to) = self.bounds;
+        let is_before = from.is_some_and(|from| at < from - TAKEN_WITHIN);
+        let is_behind = to.is_some_and(|to| at > to + TAKEN_WITHIN);
+        (is_its && !is_before && !is_behind).then_some(self.removed)
+    }
+}
 
 /// Where and when things were deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

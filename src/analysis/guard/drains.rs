@@ -93,6 +93,7 @@ mod tests {
     use super::super::group::Around;
     use super::super::groups::groups;
     use crate::analysis::rollup::notable::Notable;
+    use crate::model::time::MINUTE;
     use crate::model::time::SECOND;
     use std::collections::HashMap;
 
@@ -113,7 +114,7 @@ mod tests {
 
     fn of(operations: Vec<Notable>) -> Vec<(&'static str, u64, u64, u64, u64)> {
         let around = Around { gone: &HashMap::new(), removed: None, seen: &Seen::default(), owners: &HashMap::new() };
-        let reported = groups(operations, around, 60 * SECOND).into_iter().map(|group| {
+        let reported = groups(operations, around, MINUTE).into_iter().map(|group| {
             let evictions = group.evictions.as_deref().cloned().unwrap_or_default();
             (group.first.kind, group.objects(), evictions.requests, evictions.pods, evictions.failed)
         });

@@ -1,8 +1,7 @@
 //! A group: what one actor did of one kind, close together in time. It is one row of the timeline.
 
 use super::classify::Seen;
-use super::consequences::{Cascade, Deletions, Place};
-use crate::analysis::keyspace::diff::Removed;
+use super::consequences::{Cascade, Deletions, Place, RemovedBetween};
 use crate::analysis::rollup::notable::Notable;
 use crate::model::report::Severity;
 use crate::model::time::Micros;
@@ -37,8 +36,14 @@ pub struct Group {
     pub namespaces: BTreeSet<String>,
     /// Names of what it was done to; where it was done to nothing, of what was tried.
     pub names: Vec<String>,
-    /// What bodies and queries say.
-    pub details: BTreeSet<String>,
+    /// What bodies and queries say of those that were done, or may have been.
+    pub(super) done_details: BTreeSet<String>,
+    /// The same of those that were refused.
+    pub(super) tried: BTreeSet<String>,
+    /// How many did not find what they are about.
+    pub missing: u64,
+    /// Whether one that was done, or may have been, was about no one namespace.
+    pub is_of_all: bool,
     /// Apiservers.
     pub instances: BTreeSet<String>,
     /// What went with it.
@@ -70,17 +75,20 @@ pub(super) struct Target {
     done: Option<Micros>,
 }
 
+/// Owners of namespaces, by cluster and name.
+pub type Owners = HashMap<(String, String), String>;
+
 /// What is known beside the operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
     /// What the control plane and kubelets deleted.
     pub gone: &'a HashMap<Place, Deletions>,
     /// Objects that databases show as deleted.
-    pub removed: Option<&'a Removed>,
+    pub removed: Option<RemovedBetween<'a>>,
     /// What else the log shows.
     pub seen: &'a Seen,
     /// Owners of namespaces.
-    pub owners: &'a HashMap<String, String>,
+    pub owners: &'a Owners,
 }
 
 /// Whether it was certainly not done.
@@ -111,6 +119,7 @@ impl Group {
             None | Some(0 | 500..) => self.unsure += 1,
             _ => self.failed += 1,
         }
+        self.missing += u64::from(one.code == Some(404));
         if self.ids.len() < NAMED {
             self.ids.push(one.id());
         }
@@ -137,8 +146,11 @@ impl Group {
         if is_new && !one.name.is_empty() && self.order.len() < NAMED {
             self.order.push((one.namespace.clone(), one.name.clone()));
         }
-        if self.details.len() < NAMED && !one.detail.is_empty() {
-            self.details.insert(one.detail.clone());
+        let is_refused = is_refused(one.code);
+        self.is_of_all |= !is_refused && one.namespace.is_empty();
+        let details = if is_refused { &mut self.tried } else { &mut self.done_details };
+        if details.len() < NAMED && !one.detail.is_empty() {
+            details.insert(one.detail.clone());
         }
         self.instances.insert(one.instance.clone());
     }
@@ -151,6 +163,7 @@ impl Group {
             (&mut self.refused, other.refused),
             (&mut self.failed, other.failed),
             (&mut self.unsure, other.unsure),
+            (&mut self.missing, other.missing),
         ] {
             *sum += more;
         }
@@ -163,10 +176,17 @@ impl Group {
             mine.done = mine.done.or(state.done);
         }
         self.namespaces.extend(other.namespaces);
-        self.details.extend(other.details);
+        self.done_details.extend(other.done_details);
+        self.tried.extend(other.tried);
+        self.is_of_all |= other.is_of_all;
         self.instances.extend(other.instances);
         self.ids.extend(other.ids);
         self.ids.truncate(NAMED);
+    }
+
+    /// What bodies and queries say of what was done; where nothing was, of what was tried.
+    pub fn details(&self) -> &BTreeSet<String> {
+        if self.done + self.unsure > 0 { &self.done_details } else { &self.tried }
     }
 
     /// How many different objects it was done to, or may have been; requests where they have no names.
@@ -183,13 +203,16 @@ impl Group {
         let has_done = self.order.iter().any(|target| done(&target));
         self.names =
             self.order.iter().filter(|target| !has_done || done(target)).map(|(_, name)| name.clone()).collect();
-        let mut whole = Cascade { by_databases: removed.is_some(), ..Cascade::default() };
         let of = &self.first;
+        // What databases of this cluster show that were taken before and after.
+        let within = |at: Micros| removed.and_then(|removed| removed.around(&of.cluster, at));
+        let removed = within(of.at);
+        let mut whole = Cascade { by_databases: removed.is_some(), ..Cascade::default() };
         match of.kind {
             "delete-namespace" => {
                 for ((_, name), target) in &self.targets {
                     if let Some(at) = target.done {
-                        whole.add(Cascade::of_namespace(gone, removed, &of.cluster, name, at));
+                        whole.add(Cascade::of_namespace(gone, within(at), &of.cluster, name, at));
                     }
                 }
             }
@@ -203,8 +226,13 @@ impl Group {
             }
             _ => {}
         }
-        self.owners =
-            self.namespaces.iter().chain(&whole.namespaces).filter_map(|name| owners.get(name)).cloned().collect();
+        let cluster = &self.first.cluster;
+        // Where objects are of no cluster that is named, they are of any.
+        let owner = |name: &String| {
+            let of = |cluster: &str| owners.get(&(cluster.to_owned(), name.clone()));
+            of(cluster).or_else(|| of(""))
+        };
+        self.owners = self.namespaces.iter().chain(&whole.namespaces).filter_map(owner).cloned().collect();
         self.cascade = whole;
         self.is_cleanup = of.kind == "delete-pod" && !self.targets.is_empty() && self.are_own(seen);
     }

@@ -113,6 +113,7 @@ pub fn sort(groups: &mut [Group]) {
 mod tests {
     use super::super::classify::{Created, Seen};
     use super::*;
+    use crate::model::time::MINUTE;
     use crate::model::time::SECOND;
 
     fn operation(kind: &'static str, user: &str, second: i64, name: &str, code: u16) -> Notable {
@@ -135,7 +136,7 @@ mod tests {
             ..Seen::default()
         };
         let around = Around { gone: &HashMap::new(), removed: None, seen: &seen, owners: &HashMap::new() };
-        let found = groups(operations, around, 60 * SECOND);
+        let found = groups(operations, around, MINUTE);
         found
             .into_iter()
             .map(|one| (one.first.user, one.first.kind, one.count, one.done, one.refused, one.failed))

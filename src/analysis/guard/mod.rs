@@ -16,8 +16,8 @@ mod words;
 
 pub use crate::analysis::rollup::notable::{Notable, once};
 pub use classify::{Batch, Seen, Watch};
-pub use consequences::{Deletions, Place};
-pub use group::{Around, Group};
+pub use consequences::{Deletions, Place, RemovedBetween};
+pub use group::{Around, Group, Owners};
 pub use groups::groups;
 pub use rules::{RULES, Rule, is_of_kinds};
 pub use tripwire::{Tripwire, message};

@@ -235,7 +235,7 @@ fn cells((group, rule, severity): &Row<'_>) -> Vec<Value> {
         Value::Json(json!(group.cascade.objects)),
         Value::Json(json!(group.cascade.collections)),
         Value::Json(json!(group.owners)),
-        Value::Json(json!(group.details)),
+        Value::Json(json!(group.details())),
         first.level.into(),
         Value::Json(json!({"cluster": first.cluster, "instances": group.instances, "audit_id": first.audit_id})),
         rule.stopped_by.into(),

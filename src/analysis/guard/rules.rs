@@ -60,12 +60,12 @@ fn collection(group: &Group) -> Severity {
         group.first.resource.as_str(),
         "nodes" | "namespaces" | "customresourcedefinitions" | "persistentvolumes"
     );
-    if is_root || group.first.namespace.is_empty() { Severity::Critical } else { Severity::Warning }
+    if is_root || group.is_of_all { Severity::Critical } else { Severity::Warning }
 }
 
 /// Rights over everything, or for everyone.
 fn rights(group: &Group) -> Severity {
-    let has_detail = |what: &str| group.details.iter().any(|detail| detail.starts_with(what));
+    let has_detail = |what: &str| group.details().iter().any(|detail| detail.starts_with(what));
     if has_detail(ESCALATES) {
         Severity::Critical
     } else if has_detail(UNSEEN) {

@@ -122,6 +122,7 @@ pub fn message(deeds: Vec<GuardEvent>, cluster: &str, owner: &str, now: Micros) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::MINUTE;
     use crate::model::time::SECOND;
 
     fn pods(from: i64, count: i64) -> Batch {
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn each_is_told_once_and_many_once_more_when_they_get_worse() {
-        let mut wire = Tripwire::new(60 * SECOND);
+        let mut wire = Tripwire::new(MINUTE);
         let mut reported = |from: i64, count: i64| {
             wire.take(pods(from, count), |_| true);
             wire.news(Severity::Warning).iter().map(|group| (group.count, group.severity())).collect::<Vec<_>>()
@@ -156,7 +157,7 @@ mod tests {
         // Ten minutes later it begins again.
         assert_eq!(reported(6_500, 10), [(10, Severity::Warning)]);
         // Of nodes each is reported, and the third is critical, as they are three.
-        let mut wire = Tripwire::new(60 * SECOND);
+        let mut wire = Tripwire::new(MINUTE);
         let mut reported = |from: i64, count: i64| {
             wire.take(operations("delete-node", from, count), |_| true);
             wire.news(Severity::Warning)

@@ -29,9 +29,12 @@ pub(super) fn who(group: &Group) -> String {
 pub(super) fn what(group: &Group) -> String {
     let first = &group.first;
     let Some(rule) = Rule::of(first.kind) else { return String::new() };
+    let is_collection = first.kind == "delete-collection";
     let within = match group.namespaces.len() {
-        _ if first.namespace.is_empty() || first.resource == "namespaces" => String::new(),
-        1 => format!(" in {}", first.namespace),
+        _ if first.resource == "namespaces" || !is_collection && first.namespace.is_empty() => String::new(),
+        1.. if is_collection && group.is_of_all => " in all namespaces".to_owned(),
+        0 => String::new(),
+        1 => group.namespaces.first().map_or_else(String::new, |namespace| format!(" in {namespace}")),
         many => format!(" in {}", counted(many as u64, "namespace")),
     };
     let slash = if first.subresource.is_empty() { "" } else { "/" };
@@ -78,7 +81,7 @@ pub(super) fn outcome(group: &Group) -> String {
     let of = |count: u64, what: &str| {
         (count > 0).then(|| if group.count == 1 { what.to_owned() } else { format!("{} {what}", grouped(count)) })
     };
-    let failed = if group.first.code == Some(404) && group.failed == group.count { "not there" } else { "failed" };
+    let failed = if group.missing == group.count { "not there" } else { "failed" };
     [
         of(group.done, "done"),
         of(group.refused, "denied"),
@@ -141,7 +144,7 @@ pub(super) fn summary(group: &Group) -> String {
     } else if deletes_others(group) && !cascade.by_databases {
         reported += "; number of deleted objects unknown";
     }
-    if let Some(detail) = group.details.first().filter(|_| first.kind != "forbidden") {
+    if let Some(detail) = group.details().first().filter(|_| first.kind != "forbidden") {
         reported += &format!("; {detail}");
     }
     // A namespace that no label gives an owner stands for itself.

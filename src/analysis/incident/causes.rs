@@ -6,7 +6,7 @@ use super::steps::steps;
 use super::suspects::{Line, Suspect};
 use crate::analysis::dims::{short_user, shown_user};
 use crate::analysis::judge::Episode;
-use crate::analysis::judge::candidates::{Candidate, Feature};
+use crate::analysis::judge::candidates::{Candidate, ETCD_SLOW_MS, Feature, SLOWEST, WEBHOOK_SLOW_MS};
 use crate::analysis::judge::requests::IN_NAMESPACE;
 use crate::analysis::judge::vitals::Start;
 use crate::analysis::judge::weights::weight;
@@ -346,7 +346,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "spent_webhook") => format!("slow requests spent {} of their time in webhooks", percent(value)),
         (_, "etcd_requests") => format!("requests from apiservers to etcd take {} times their baseline", times(value)),
         (_, "etcd_requests_slow") => {
-            format!("requests from apiservers to etcd take {} ms on average", significant(value * 100.0))
+            format!("requests from apiservers to etcd take {} on average", milliseconds(value, ETCD_SLOW_MS))
         }
         (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
         (_, "leader") => "etcd's leader was lost or changed".to_owned(),
@@ -354,7 +354,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "store_full") => "etcd's database reached its quota, and writes failed".to_owned(),
         (_, "etcd_away") => "etcd restarted, or its metrics could not be read".to_owned(),
         (_, "webhook_times") => format!("the webhook takes {} times its baseline", times(value)),
-        (_, "webhook_slow") => format!("the webhook takes {} ms on average", significant(value * 500.0)),
+        (_, "webhook_slow") => format!("the webhook takes {} on average", milliseconds(value, WEBHOOK_SLOW_MS)),
         (_, "webhook_errors") => "calls of the webhook failed".to_owned(),
         (_, "etcd_fast") => "etcd answered the apiservers as fast as before".to_owned(),
         (_, "webhook_fast") => "admission webhooks answered as fast as before".to_owned(),
@@ -440,6 +440,12 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         (_, "full") => "its memory was near the limit".to_owned(),
         _ => return None,
     })
+}
+
+/// A mean that stands in a feature in such a unit, which counts no further than [`SLOWEST`] of them.
+fn milliseconds(value: f64, unit: f64) -> String {
+    let more = if value >= SLOWEST { " or more" } else { "" };
+    format!("{} ms{more}", significant(value * unit))
 }
 
 /// `: require-cost-center`; nothing where none is named.

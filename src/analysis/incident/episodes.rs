@@ -9,7 +9,7 @@ use crate::analysis::judge::vitals::{Vital, Vitals};
 use crate::model::cause::{Cause, Source};
 use crate::model::episode::{Effect, Episode, Failure, Grade, Measure, SignalSpan, State};
 use crate::model::report::Finding;
-use crate::model::time::{self, Micros, SECOND, Span};
+use crate::model::time::{self, MINUTE, Micros, SECOND, Span};
 use crate::model::units::{bytes, counted, duration, percent, significant};
 
 /// A change by less is not worth a word.
@@ -48,7 +48,7 @@ pub fn episode(words: Words<'_>, vitals: Option<&Vitals>, ids: &mut Vec<String>)
     // Of a surge nobody noticed the latency: load comes first.
     effects.sort_by_key(|effect| own.grade == Grade::Surge && effect.name == "p99_s");
     let causes = causes(words);
-    let mut id = format!("e-{}", time::format(own.from - own.from.rem_euclid(60 * SECOND)).replace([':', '-'], ""));
+    let mut id = format!("e-{}", time::format(own.from - own.from.rem_euclid(MINUTE)).replace([':', '-'], ""));
     if let Some(cut) = id.find('.') {
         id.truncate(cut);
     }

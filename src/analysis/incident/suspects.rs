@@ -8,7 +8,7 @@ use crate::analysis::judge::profile::{Added, Count, Profile};
 use crate::analysis::judge::requests::{Caller, Kind, Requests};
 use crate::analysis::judge::series::RequestSeries;
 use crate::analysis::robust::median;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{MINUTE, Micros, Span};
 use std::collections::BTreeMap;
 
 /// A kind of request of a client, before and within.
@@ -132,13 +132,14 @@ pub fn rise(course: &[(Micros, f64)], interval: Micros, window: Span) -> Option<
 /// The part of the way up that is more than chance.
 const ONSET: f64 = 0.2;
 /// What rises more slowly than this has no beginning.
-const SLOPE: Micros = 60 * SECOND;
+const SLOPE: Micros = MINUTE;
 /// Intervals that a dip may last.
 const DIP: u32 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::SECOND;
 
     #[test]
     fn a_rise_is_where_the_course_is_high() {

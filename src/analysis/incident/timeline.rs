@@ -141,7 +141,7 @@ fn etcd(known: &TimelineInput<'_>) -> Vec<Entry> {
     for fact in known.facts.of(Metric::EtcdCompacted) {
         let mut last = 0;
         for &(_, seconds) in known.facts.levels(fact) {
-            let at = (seconds * 1e6) as Micros;
+            let at = time::of_seconds(seconds);
             if at > last && within(at) {
                 let what = format!("{}: old revisions compacted", known.facts.instances[fact.instance].name);
                 all.push(entry(at, "compaction", Severity::Info, Source::Metrics, what));

@@ -4,10 +4,10 @@ use crate::model::alert::{EpisodeNews, Level};
 use crate::model::cause::Cause;
 use crate::model::episode::{Episode, Grade, State};
 use crate::model::report::Severity;
-use crate::model::time::{self, Micros, SECOND, Span};
+use crate::model::time::{self, MINUTE, Micros, Span};
 
 /// Of the same episode the begin is found up to so far apart when more is reported, in µs.
-const MOVES: Micros = 60 * SECOND;
+const MOVES: Micros = MINUTE;
 
 /// An episode that was reported.
 #[derive(Debug, Clone)]
@@ -45,9 +45,7 @@ impl Watching {
                 reported.grade = reported.grade.min(grade);
                 reported.is_over |= is_over;
             }
-            None => {
-                self.reported.push(Reported { id: id.to_owned(), grade, span: (from, from + 60 * SECOND), is_over })
-            }
+            None => self.reported.push(Reported { id: id.to_owned(), grade, span: (from, from + MINUTE), is_over }),
         }
     }
 
@@ -117,6 +115,7 @@ fn one(own: &Episode, id: &str, is_worse: bool) -> Option<EpisodeNews> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::SECOND;
 
     fn episode(from: Micros, to: Micros, grade: Grade, state: State) -> Episode {
         Episode {

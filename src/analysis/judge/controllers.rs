@@ -7,7 +7,7 @@ use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, edges};
 use super::unbound::unbound;
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{MINUTE, Micros, SECOND, Span};
 use std::ops::Range;
 
 /// They ask every 2 s (`--leader-elect-retry-period`); where they are seen less often than every 5 s, the audit policy
@@ -25,10 +25,10 @@ const SHOWS: f64 = 3.0;
 /// apiserver that is, or its log, whoever merged it with those of others.
 const MIN_OTHERS: usize = 2;
 const PART_OF_OTHERS: f64 = 0.25;
-/// A process that is started again asks within seconds. In µs.
+/// Shortest silence that counts: a process that is started again asks within seconds. In µs.
 const MIN_SILENCE: Micros = 30 * SECOND;
-/// At the begin of a record it may be starting, for so long. In µs.
-const STARTS: Micros = 60 * SECOND;
+/// Grace period at the begin of a record, in which a controller that asks for nothing may still be starting. In µs.
+const STARTS: Micros = MINUTE;
 /// Their places in [`CONTROLLERS`].
 const MANAGER: usize = 0;
 const SCHEDULER: usize = 1;

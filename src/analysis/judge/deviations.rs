@@ -9,7 +9,7 @@ use super::signals::{Deviation, Signal, edges};
 use super::slower;
 use super::stops::{self, seconds_of_baseline};
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, MINUTE, Micros, SECOND};
 use std::ops::Range;
 
 /// Median of the square of a normal deviation, in variances.
@@ -50,9 +50,9 @@ const MIN_CALLER: f64 = 0.2;
 /// Load deviates by so many requests a second at least.
 const MIN_RATE: f64 = 1.0;
 /// Slow requests of one impact began this long before they ended at most, in µs.
-const MAX_AGE: Micros = 60 * SECOND;
+const MAX_AGE: Micros = MINUTE;
 /// What is wrong for longer than apiservers keep audit logs by default is wrong all the time, in µs.
-const MAX_RECORD: Micros = 3_600 * SECOND;
+const MAX_RECORD: Micros = HOUR;
 /// Of what is usually answered this part is missed.
 const MISSED: f64 = 0.5;
 /// In a record that lies within an impact as a whole this part of the requests takes long.

@@ -8,7 +8,7 @@ use super::vitals::{Start, Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{MINUTE, Micros, SECOND, Span};
 
 /// What pauses for less than this is one episode, in µs.
 const PAUSE: Micros = 20 * SECOND;
@@ -23,7 +23,7 @@ const CRASH_LOOP: Micros = 300 * SECOND;
 /// The only apiserver was gone for so long at least, or it restarted and hardly anybody waited, in µs.
 const MIN_GONE: Micros = 8 * SECOND;
 /// A load that begins so long before its impact may be its cause, in µs.
-const LEADS: Micros = 60 * SECOND;
+const LEADS: Micros = MINUTE;
 /// What overlaps by this part of the shorter one belongs together.
 const OVERLAP: f64 = 0.5;
 /// Where there are more of a kind than this, they are recurring bursts.
@@ -41,7 +41,7 @@ const OUTAGE_WRITES: f64 = 0.95;
 /// The whole load, not only a part of it, has grown so many times in a surge.
 const SURGE_TIMES: f64 = 1.5;
 /// Without a controller for so long, users notice: the alert on its leader fires from there on, in µs.
-const STUCK: Micros = 60 * SECOND;
+const STUCK: Micros = MINUTE;
 /// A surge lasts so long at least, in µs.
 const MIN_SURGE: Micros = 20 * SECOND;
 

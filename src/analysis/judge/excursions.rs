@@ -7,7 +7,7 @@
 
 use super::series::quantile;
 use crate::analysis::robust::median;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros, SECOND};
 use std::ops::Range;
 
 /// Where the baseline begins to be looked for: this quantile of all values.
@@ -15,7 +15,7 @@ const BASELINE_QUANTILE: f64 = 0.3;
 /// Around the low quantile values up to so many times of it, or three times the noise, are the baseline's.
 const BASELINE_TIMES: f64 = 1.4;
 /// Loads that go with the day have a baseline that does: this far to both sides, in µs.
-const AROUND: Micros = 3 * 3600 * SECOND;
+const AROUND: Micros = 3 * HOUR;
 /// Noise is this quantile of all distances from the baseline, times what makes a standard deviation of it.
 const NOISE_QUANTILE: f64 = 0.4;
 const NOISE_TIMES: f64 = 1.9;
@@ -182,6 +182,7 @@ pub fn maximal(scores: &[f64]) -> Vec<(Range<usize>, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::MINUTE;
     use proptest::prelude::*;
 
     const TILE: Micros = 10 * SECOND;
@@ -234,7 +235,7 @@ mod tests {
         let counts: Vec<f64> = (0..2880)
             .map(|n| 6000.0 * (1.0 + 0.5 * (n as f64 / 1440.0 * std::f64::consts::TAU).sin()) * (wave(n) / 400.0))
             .collect();
-        let (seconds, tile) = (vec![60.0; counts.len()], 60 * SECOND);
+        let (seconds, tile) = (vec![60.0; counts.len()], MINUTE);
         let all = excursions(&counts, &seconds, &baseline(&counts, &seconds, tile), tile);
         assert!(all.iter().all(|own| own.level < 1.5 * own.baseline), "{all:?}");
     }

@@ -4,7 +4,7 @@ use super::excursions::runs;
 use super::series::{RequestSeries, quantile};
 use super::signals::{Deviation, Signal, edges};
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{MINUTE, Micros, SECOND, Span};
 use std::ops::Range;
 
 /// Fewer nodes than this, or than this part of all, are machines that fail, and no episode of the cluster.
@@ -16,7 +16,7 @@ const RENEWAL_S: f64 = 10.0;
 /// since), in µs.
 const GRACE: Micros = 50 * SECOND;
 /// Marks that lie apart by less are of one loss: the controller looks every 5 s, in µs.
-const PAUSE: Micros = 60 * SECOND;
+const PAUSE: Micros = MINUTE;
 /// What kubelets renew while all live: this quantile over all intervals, as they may be gone for most of the time.
 const USUAL: f64 = 0.7;
 /// A fall of less than this part of what the marked nodes renewed is not theirs.

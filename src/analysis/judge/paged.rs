@@ -8,7 +8,7 @@ use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance, verb};
 use crate::analysis::traffic::Outcome;
 use crate::model::cause::Source;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{self, Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// The shortest interval, in µs: of pages that are taken more often several make one.
@@ -100,7 +100,7 @@ fn near(grid: Grid, (from, to): Span) -> Span {
 /// Whether an apiserver starts in an interval: what it then asks itself, and is slow at, is nobody's load. Only of one
 /// that took another's place is the start known to lie within what is looked at.
 fn is_starting(own: &Instance, (from, to): (Micros, Micros)) -> bool {
-    let start = own.start.map(|start| (start * 1e6) as Micros).filter(|_| own.restarts > 0);
+    let start = own.start.map(time::of_seconds).filter(|_| own.restarts > 0);
     start.is_some_and(|start| from < start + STARTING && start < to)
 }
 
@@ -177,7 +177,7 @@ fn seams(facts: &Facts, grid: Grid) -> Vec<Micros> {
     let mut all = Vec::new();
     for own in facts.instances_of(Component::Apiserver) {
         let (Some(first), Some(last)) = (own.intervals.first(), own.intervals.last()) else { continue };
-        let started = own.starts.first().copied().or(own.start).map(|start| (start * 1e6) as Micros);
+        let started = own.starts.first().copied().or(own.start).map(time::of_seconds);
         let is_new = started.is_none_or(|at| at > first.0 - STARTING - grid.tile);
         all.extend((first.0 > grid.span.0 + grid.tile && !is_new).then_some(first.0));
         all.extend((last.1 < grid.span.1 - grid.tile).then_some(last.1));

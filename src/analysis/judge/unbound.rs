@@ -2,13 +2,13 @@
 
 use super::pods::Pods;
 use super::series::RequestSeries;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 use std::ops::Range;
 
 /// So many pending pods are no chance, where all that are created are bound.
 const MIN_PODS: f64 = 8.0;
 /// And for so long, in µs: a scheduler binds within a second what fits on a node.
-const MIN_WAIT: Micros = 60 * SECOND;
+const MIN_WAIT: Micros = MINUTE;
 /// The scheduler writes the status of a pod that fits nowhere, and kubelets that of pods which were bound at an
 /// apiserver without a log here: with as many such writes as this part of the pending pods, they wait for another
 /// reason.

@@ -16,7 +16,7 @@ use super::stops::{GOES_ON, part_of_usual};
 use super::vitals::{Start, Vitals};
 use crate::model::cause::Source;
 use crate::model::episode::{Grade, State};
-use crate::model::time::{Micros, SECOND, Span, together};
+use crate::model::time::{MINUTE, Micros, SECOND, Span, together};
 
 /// The baseline is as long as this many times the episode, within bounds, s.
 const BASELINE_TIMES: f64 = 4.0;
@@ -42,7 +42,7 @@ const HELD: f64 = 0.5;
 /// What begins so soon after what was read may be a start, in µs.
 const EARLY: Micros = 30 * SECOND;
 /// What ends so soon after what was read began is a start, or can't be distinguished from one, in µs.
-const SHORT_SPAN_US: Micros = 60 * SECOND;
+const SHORT_SPAN_US: Micros = MINUTE;
 /// An apiserver starts for no longer than this, and so do its clients, in µs.
 const STARTS: Micros = 120 * SECOND;
 /// Where watches begin less than so many times as often as later, nobody starts.

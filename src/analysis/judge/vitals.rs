@@ -5,7 +5,7 @@ use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::facts::{Component, Fact, Facts, Instance};
 use crate::model::memory::Sample;
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{self, Micros, SECOND, Span};
 use std::collections::BTreeMap;
 
 /// A process that started so soon behind the first page is not known to have been another before.
@@ -185,7 +185,7 @@ pub fn starts(facts: &Facts) -> Vec<Start> {
     let first = facts.instances.iter().map(|instance| instance.from).min().unwrap_or_default();
     let started = facts.instances.iter().flat_map(|own| {
         let all = if own.restarts > 0 { own.starts.as_slice() } else { own.start.as_slice() };
-        let all = all.iter().map(|start| (start * 1e6) as Micros);
+        let all = all.iter().copied().map(time::of_seconds);
         let is_new = move |at: &Micros| own.restarts > 0 || own.pages > 0 && *at > first + FIRST && *at < own.to;
         // Intervals lie between pages, and those of a process end with its last one.
         let seen = |at| own.intervals.iter().flat_map(|span| [span.0, span.1]).filter(|page| *page < at).max();
@@ -202,7 +202,7 @@ pub fn starts(facts: &Facts) -> Vec<Start> {
 /// When the last of the apiservers' processes started; `None` where one does not say.
 fn up_since(facts: &Facts) -> Option<Micros> {
     let all: Option<Vec<f64>> = facts.instances_of(Component::Apiserver).map(|own| own.start).collect();
-    all?.into_iter().max_by(f64::total_cmp).map(|start| (start * 1e6) as Micros)
+    all?.into_iter().max_by(f64::total_cmp).map(time::of_seconds)
 }
 
 /// Sums by instance and name, each by interval.

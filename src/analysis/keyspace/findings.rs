@@ -257,7 +257,8 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
     let is_hot = |row: &&Vec<Value>| {
         let (own, rate) = (number(&row[count]), number(&row[per_hour]));
         // A leader renews its lease every 2 s, which is what leases are for.
-        own >= 100 && (rate > 3_600 || own * 5 > writes && !text(&row[0]).contains("/leases/"))
+        let is_lease = || text(&row[0]).rsplit('/').nth(2) == Some("leases");
+        own >= 100 && (rate > 3_600 || own * 5 > writes && !is_lease())
     };
     for row in rows.iter().filter(is_hot).take(MAX_NAMED) {
         let (key, own) = (text(&row[0]), number(&row[count]));

@@ -5,15 +5,15 @@ use crate::analysis::metrics::catalogue::Metric;
 use crate::analysis::metrics::facts::Facts;
 use crate::model::report::{Table, Value};
 use crate::model::stacks::Stacks;
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, MINUTE, Micros};
 use crate::model::units::{bytes, duration};
 
-/// Between a profile and the group's sample, more time than this is said.
-const MAX_DISTANCE_US: Micros = 60 * SECOND;
+/// Between a profile or a page and the group's sample, more time than this is said.
+const MAX_DISTANCE_US: Micros = MINUTE;
 
-/// Who shows.
+/// Where figures of a heap are from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Teller {
+pub enum HeapSource {
     /// A metrics page.
     #[default]
     Metrics,
@@ -21,7 +21,7 @@ pub enum Teller {
     Profile,
 }
 
-impl Teller {
+impl HeapSource {
     fn name(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
@@ -36,8 +36,8 @@ pub struct Heap {
     pub group: String,
     /// The instance on whose pages it stands.
     pub instance: String,
-    /// Who shows.
-    pub by: Teller,
+    /// Where its figures are from.
+    pub by: HeapSource,
     /// When it was reported, if that is known.
     pub at: Option<Micros>,
     /// Objects in use at the last collection, as far as the profile's samples show (`inuse_space`).
@@ -105,7 +105,7 @@ pub fn of_metrics(facts: &Facts, of: &[Seen]) -> Vec<Heap> {
         heaps.push(Heap {
             group: seen.sample.path.clone(),
             instance: instance.name.clone(),
-            by: Teller::Metrics,
+            by: HeapSource::Metrics,
             at: Some(instance.to),
             objects: None,
             in_use,
@@ -132,7 +132,7 @@ pub fn of_profile(instance: &str, stacks: &Stacks, of: &[Seen], alone: bool) -> 
     Some(Heap {
         group: seen.sample.path.clone(),
         instance: instance.to_owned(),
-        by: Teller::Profile,
+        by: HeapSource::Profile,
         at: stacks.at,
         objects: Some(stacks.total(kind) as f64),
         in_use: number(runtime.in_use),
@@ -146,17 +146,18 @@ pub fn of_profile(instance: &str, stacks: &Stacks, of: &[Seen], alone: bool) -> 
     })
 }
 
-/// What has to be said of heaps by profiles, given those by metrics.
+/// What has to be said of heaps by profiles and by metrics.
 pub fn notes(profiles: &[Heap], metrics: &[Heap], of: &[Seen]) -> Vec<String> {
     let mut notes = Vec::new();
-    for heap in profiles {
+    for heap in profiles.iter().chain(metrics) {
         let sampled = of.iter().find(|seen| seen.sample.path == heap.group).map(|seen| seen.sample.at);
         if let (Some(at), Some(sampled)) = (heap.at, sampled)
             && at.abs_diff(sampled) > MAX_DISTANCE_US.unsigned_abs()
         {
             let (apart, way) = ((at - sampled).abs(), if at < sampled { "before" } else { "after" });
+            let what = if heap.by == HeapSource::Profile { "profile" } else { "metrics page" };
             notes.push(format!(
-                "The profile ({}) was taken {} {way} the sample of {}.",
+                "The {what} ({}) was taken {} {way} the sample of {}.",
                 time::format(at),
                 duration(apart),
                 heap.group

@@ -59,12 +59,14 @@ fn scans(sample: &Sample, name: &str) -> Option<f64> {
     whole.or_else(|| parts.reduce(|a, b| a + b)).map(|pages| pages as f64)
 }
 
-/// How often the limit was met, here and above. `memory.events` counts those below as well.
+/// How often the limit was met, here and above. `memory.events` (v2) counts those below as well, so the highest group
+/// has all; `memory.failcnt` (v1) is each group's own.
 fn hits(sample: &Sample) -> Option<f64> {
-    let read = |sample: &Sample, file: &str| sample.table(file, "max").or_else(|| sample.number(file));
-    let one = |sample: &Sample| own_first(sample, "memory.events", "memory.failcnt", |file| read(sample, file));
-    let all: Vec<u64> = std::iter::once(sample).chain(&sample.above).filter_map(one).collect();
-    (!all.is_empty()).then(|| all.iter().sum::<u64>() as f64)
+    let all = || std::iter::once(sample).chain(&sample.above);
+    let with_those_below = all().filter_map(|own| own.table("memory.events", "max")).max();
+    let own = || all().filter_map(|own| own.number("memory.failcnt")).reduce(|a, b| a + b);
+    let hits = if sample.version.is_v2() { with_those_below.or_else(own) } else { own().or(with_those_below) };
+    hits.map(|hits| hits as f64)
 }
 
 fn kills(sample: &Sample) -> Option<f64> {

@@ -21,9 +21,13 @@ pub fn storage(facts: &Facts) -> [Option<f64>; 3] {
 /// out; `None` where pages lack seats or their limit.
 pub fn seats(facts: &Facts) -> Option<f64> {
     let is_limited = |label| facts.text(label) != "exempt";
-    let mut limits: BTreeMap<usize, f64> = BTreeMap::new();
+    // Those of a page where they are kept, else those of the last: a restart may have changed them.
+    let mut limits: BTreeMap<(usize, Micros), f64> = BTreeMap::new();
     for fact in facts.of(limit_metric(facts)).iter().filter(|fact| is_limited(fact.labels[0])) {
-        *limits.entry(fact.instance).or_default() += fact.last.unwrap_or(0.0);
+        let last = fact.last.map(|limit| (Micros::MAX, limit));
+        for (at, limit) in facts.levels(fact).iter().copied().chain(last) {
+            *limits.entry((fact.instance, at)).or_default() += limit;
+        }
     }
     let mut taken: BTreeMap<(usize, Micros), f64> = BTreeMap::new();
     for fact in facts.of(Metric::FlowSeats).iter().filter(|fact| is_limited(fact.labels[0])) {
@@ -37,8 +41,9 @@ pub fn seats(facts: &Facts) -> Option<f64> {
             *taken.entry((fact.instance, Micros::MAX)).or_default() += seats;
         }
     }
-    let share = |((instance, _), seats): ((usize, Micros), f64)| {
-        limits.get(&instance).filter(|limit| **limit > 0.0).map(|limit| seats / limit)
+    let share = |((instance, at), seats): ((usize, Micros), f64)| {
+        let limit = limits.get(&(instance, at)).or_else(|| limits.get(&(instance, Micros::MAX)));
+        limit.filter(|limit| **limit > 0.0).map(|limit| seats / limit)
     };
     taken.into_iter().filter_map(share).max_by(f64::total_cmp)
 }
@@ -62,14 +67,19 @@ pub(super) fn limit_metric(facts: &Facts) -> Metric {
     if facts.has(Metric::LevelLimit) { Metric::LevelLimit } else { Metric::LevelNominal }
 }
 
-/// Objects by group and resource, the most first: of each resource the largest number that an instance shows.
+/// Objects by group and resource, the most first: of each resource the largest number that an instance of a cluster
+/// shows, of all clusters together.
 pub(super) fn objects(facts: &Facts) -> Vec<((String, String), f64)> {
-    let mut by_resource: std::collections::BTreeMap<(String, String), f64> = std::collections::BTreeMap::new();
+    let mut of_clusters: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for fact in facts.of(Metric::StorageObjects) {
         let Some(value) = fact.last.filter(|value| *value >= 0.0) else { continue };
-        let key = (facts.text(fact.labels[0]).to_owned(), facts.text(fact.labels[1]).to_owned());
-        let most = by_resource.entry(key).or_default();
+        let cluster = facts.instances[fact.instance].cluster.as_str();
+        let most = of_clusters.entry((cluster, facts.text(fact.labels[0]), facts.text(fact.labels[1]))).or_default();
         *most = most.max(value);
+    }
+    let mut by_resource: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for ((_, group, resource), count) in of_clusters {
+        *by_resource.entry((group.to_owned(), resource.to_owned())).or_default() += count;
     }
     let mut objects: Vec<_> = by_resource.into_iter().collect();
     objects.sort_by(|a, b| b.1.total_cmp(&a.1));

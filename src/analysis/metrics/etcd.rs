@@ -69,8 +69,13 @@ impl Health<'_> {
         Some((buckets.quantile(0.99)? * 1e3, buckets.count()?))
     }
 
+    /// Of the members that an apiserver asks, the largest.
     fn size(&self) -> Option<f64> {
-        self.last(Metric::EtcdDbSize).or_else(|| self.last(Metric::StorageSize))
+        let largest = |metric| {
+            let of = self.facts.of(metric).iter().filter(|fact| self.here(fact));
+            of.filter_map(|fact| fact.last).max_by(f64::total_cmp)
+        };
+        largest(Metric::EtcdDbSize).or_else(|| largest(Metric::StorageSize))
     }
 
     fn events_per_s(&self) -> Option<f64> {

@@ -192,10 +192,13 @@ impl Facts {
             let age = newest.entry(series.entry.metric).or_insert(series.entry.age);
             *age = series.entry.age.min(*age);
         }
+        // Buckets that the last page lacks, by metric.
+        let mut cut: BTreeMap<Metric, Vec<usize>> = BTreeMap::new();
         for (n, series) in table.series.iter().enumerate() {
             if newest.get(&series.entry.metric) != Some(&series.entry.age) {
                 continue;
             }
+            let mut is_cut = false;
             let mut fact: Option<Fact> = None;
             let (mut course, mut levels) = (Vec::new(), Vec::new());
             let mut offset = 0;
@@ -227,9 +230,11 @@ impl Facts {
                     if before > 0.0 && series.is_timed(kept) {
                         course.push((offset - 1, before));
                     }
-                    if is_last && process.seen[n] == process.pages {
+                    let is_on_page = process.seen[n] == process.pages;
+                    if is_last && is_on_page {
                         fact.last = Some(value * scale);
                     }
+                    is_cut |= is_last && !is_on_page && series.part == Part::Bucket;
                     let timed = process.courses.get(&(n as u32)).into_iter().flatten();
                     course.extend(timed.map(|(interval, difference)| (interval + offset, *difference)));
                     levels.extend(
@@ -244,8 +249,15 @@ impl Facts {
                     self.levels.push(levels.into());
                     fact.levels = u32::try_from(self.levels.len()).unwrap_or_default();
                 }
-                self.facts.entry(series.entry.metric).or_default().push(fact);
+                let facts = self.facts.entry(series.entry.metric).or_default();
+                if is_cut {
+                    cut.entry(series.entry.metric).or_default().push(facts.len());
+                }
+                facts.push(fact);
             }
+        }
+        for (metric, cut) in cut {
+            mend_histograms(self.facts.entry(metric).or_default(), number, &cut);
         }
     }
 
@@ -384,6 +396,48 @@ impl Facts {
     /// Instances of a component.
     pub fn instances_of(&self, component: Component) -> impl Iterator<Item = &Instance> {
         self.instances.iter().filter(move |instance| instance.component == component)
+    }
+}
+
+/// Mends the histograms of one metric on one instance of which the last page lacks the buckets at `cut`, so that what
+/// is known of these ends earlier than what is known of the rest: each bucket holds at least what the one below it
+/// holds, from the page on that lacked it too. Where all bounds are lacking, nothing is known of how the observations
+/// lie, and the buckets are left out.
+fn mend_histograms(facts: &mut Vec<Fact>, instance: usize, cut: &[usize]) {
+    let mut histograms: BTreeMap<Box<[Symbol]>, Vec<usize>> =
+        cut.iter().map(|at| (facts[*at].labels.clone(), Vec::new())).collect();
+    for (at, fact) in facts.iter().enumerate().filter(|(_, fact)| fact.instance == instance) {
+        if fact.part == Part::Bucket
+            && let Some(own) = histograms.get_mut(&fact.labels)
+        {
+            own.push(at);
+        }
+    }
+    let mut unknown = Vec::new();
+    for mut buckets in histograms.into_values() {
+        let is_there = |at: &usize| facts[*at].last.is_some();
+        if !buckets.iter().any(is_there) {
+            continue;
+        }
+        if !buckets.iter().any(|at| is_there(at) && facts[*at].bound.is_finite()) {
+            unknown.extend(buckets);
+            continue;
+        }
+        buckets.sort_by(|a, b| facts[*a].bound.total_cmp(&facts[*b].bound));
+        let mut below: Option<usize> = None;
+        for at in buckets {
+            if let Some(below) = below.filter(|_| facts[at].last.is_none()) {
+                let known = facts[at].course.last().map_or(0, |(interval, _)| interval + 1);
+                let rest = facts[below].course.iter().filter(|(interval, _)| *interval >= known);
+                facts[at].course = facts[at].course.iter().chain(rest).copied().collect();
+                facts[at].increase = facts[at].increase.max(facts[below].increase);
+            }
+            below = Some(at);
+        }
+    }
+    unknown.sort_unstable();
+    for at in unknown.into_iter().rev() {
+        facts.remove(at);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::catalogue::Metric;
 use super::series::{PageValues, Retention, Series, SeriesTable};
-use crate::model::time::Micros;
+use crate::model::time::{self, Micros};
 use hashbrown::HashMap;
 
 /// Differences between pages are kept for at most so many; beyond, two that follow one another become one.
@@ -29,6 +29,12 @@ fn began_within(start: f64, first: Micros, page: Micros) -> bool {
 /// pages in a row that lack as many are pages of less.
 const MIN_KNOWN: usize = 20;
 const MAX_PARTIAL: u64 = 3;
+
+/// Pages of a process that does not show its start are kept so long, to be separated if they turn out to be those of
+/// several processes that one address hides. Where counters fall later, the process was restarted.
+const MAX_EARLY: u64 = 3;
+/// The same where there are counters that separate processes.
+const MAX_EARLY_MARKED: usize = 2;
 
 /// What a counter leaps by at least where it is absurd, and how many times what it rises by otherwise.
 const LEAP: f64 = 100.0;
@@ -57,6 +63,8 @@ pub(super) struct Process {
     pub(super) values: Vec<f64>,
     /// By series: the number of the last page that had it.
     pub(super) seen: Vec<u64>,
+    /// By series: how many intervals there were when a page had it last.
+    stood: Vec<u32>,
     /// By series.
     pub(super) increases: Vec<f64>,
     /// The counters on the first page of a process that is not known to have counted from 0 since the folder's first
@@ -77,6 +85,16 @@ pub(super) struct Process {
     /// The number of the series that says what it would lead, or which member of etcd it is, if there is one: two
     /// programs do not stand for the same.
     pub(super) stands_for: Option<u32>,
+    marks: [f64; MARKS.len()],
+    /// All its pages while it is young and does not show its start: they may be those of several processes.
+    early: Vec<EarlyPage>,
+}
+
+/// A page of a process that may turn out to be another's.
+#[derive(Debug)]
+struct EarlyPage {
+    at: Micros,
+    page: Vec<(u32, f64)>,
     marks: [f64; MARKS.len()],
 }
 
@@ -127,7 +145,8 @@ impl Fold {
         let says_which =
             |series: &u32| matches!(all[*series as usize].entry.metric, Metric::LeaderStatus | Metric::EtcdServerId);
         let stands_for = self.page.iter().map(|(series, _)| *series).filter(says_which).min();
-        let at = match self.process(all, start, &marks, stands_for) {
+        let own = self.process(all, start, &marks, stands_for);
+        let at = match self.split(all, start, &marks, own.map(|own| own.1)).or(own.map(|own| own.0)) {
             Some(at) => at,
             None if self.processes.len() == MAX_PROCESSES => {
                 self.left_out += 1;
@@ -147,29 +166,84 @@ impl Fold {
         self.processes[at].take(self.at, page, all, start, marks, kept);
     }
 
-    /// Whether more than one in ten of the page's counters are lower than on the process's last page: then it is
-    /// another's. (A process can begin single counters again.)
-    fn undercuts(&self, all: &[Series], process: &Process) -> bool {
+    /// How far the page's counters are ahead of a process's, as parts of these, on average; `None` where more than one
+    /// in ten are lower: then it is another's. (A process can begin single counters again.)
+    fn ahead(&self, all: &[Series], before: impl Fn(u32) -> f64) -> Option<f64> {
         let counters = self.page.iter().filter(|(series, _)| all[*series as usize].is_counter());
-        let before = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
-        let (mut fell, mut known) = (0, 0);
-        for &(series, value) in counters {
-            let before = before(series);
-            known += usize::from(!before.is_nan());
-            fell += usize::from(value < before);
+        let (mut fell, mut known, mut sum) = (0_u32, 0_u32, 0.0);
+        for (before, value) in counters.map(|&(series, value)| (before(series), value)).filter(|own| !own.0.is_nan()) {
+            known += 1;
+            fell += u32::from(value < before);
+            sum += (value - before).max(0.0) / before.max(1.0);
         }
-        fell * 10 > known
+        (fell * 10 <= known).then(|| sum / f64::from(known.max(1)))
     }
 
-    /// The process whose page this is: it has the same start, and its marks were not higher; the nearest if there are
-    /// several.
+    /// How far the page is ahead of counters: of those that separate processes if it has any, else of all. `None` if it
+    /// is another process's.
+    fn ahead_of(
+        &self,
+        all: &[Series],
+        before: &[f64; MARKS.len()],
+        marks: &[f64; MARKS.len()],
+        counters: impl Fn(u32) -> f64,
+    ) -> Option<f64> {
+        let is_blind = marks.iter().all(|mark| mark.is_nan());
+        if is_blind { self.ahead(all, counters) } else { ahead_by_marks(before, marks) }
+    }
+
+    /// The process that the first page of another one is of, to which it does not belong: this page goes on from there,
+    /// and is further from all processes, less than `within`. Only pages without a start can be taken for those of
+    /// another process, of which all counted further.
+    fn split(
+        &mut self,
+        all: &[Series],
+        start: Option<f64>,
+        marks: &[f64; MARKS.len()],
+        within: Option<f64>,
+    ) -> Option<usize> {
+        if start.is_some() || self.processes.len() == MAX_PROCESSES {
+            return None;
+        }
+        let ahead = |process: &Process| {
+            let is_blind = marks.iter().all(|mark| mark.is_nan());
+            let [first, _, rest @ ..] = process.early.as_slice() else { return None };
+            if !is_blind && rest.len() + 2 > MAX_EARLY_MARKED {
+                return None;
+            }
+            let counters = |series: u32| process.baseline.get(&series).copied().unwrap_or(f64::NAN);
+            let is_known = self.page.iter().any(|own| process.baseline.contains_key(&own.0));
+            self.ahead_of(all, &first.marks, marks, counters).filter(|_| is_known)
+        };
+        let found = self.processes.iter().enumerate().filter_map(|(at, own)| Some((at, ahead(own)?)));
+        let (at, ahead) = found.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        if within.is_some_and(|within| within <= ahead) {
+            return None;
+        }
+        let both = self.processes.swap_remove(at);
+        let mut early = both.early.into_iter();
+        let first: Vec<EarlyPage> = early.next().into_iter().collect();
+        for pages in [early.collect(), first] {
+            let mut own: Option<Process> = None;
+            for EarlyPage { at, page, marks } in pages {
+                let own = own.get_or_insert_with(|| Process::new(None, false, at, marks));
+                own.take(at, &page, all, None, marks, self.kept);
+                own.stands_for = both.stands_for;
+            }
+            self.processes.extend(own);
+        }
+        Some(self.processes.len() - 1)
+    }
+
+    /// The process whose page this is, and how far the page is ahead of it: it has the same start, and its marks were
+    /// not higher; the nearest if there are several.
     fn process(
         &self,
         all: &[Series],
         start: Option<f64>,
         marks: &[f64; MARKS.len()],
         stands_for: Option<u32>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, f64)> {
         let advance = |process: &Process| {
             if process.stands_for.zip(stands_for).is_some_and(|(a, b)| a != b) {
                 return None;
@@ -179,16 +253,13 @@ impl Fold {
                 // A page that breaks off lacks its start.
                 _ => 0.0,
             };
-            let grown = process.marks.iter().zip(marks).filter(|(before, now)| !before.is_nan() && !now.is_nan());
-            let mut sum = 0.0;
-            for (before, now) in grown {
-                if now < before {
-                    return None;
-                }
-                sum += (now - before) / before.max(1.0);
-            }
-            let reported = start.is_some() || marks.iter().any(|mark| !mark.is_nan());
-            (away <= START_SLACK && (reported || !self.undercuts(all, process))).then_some((away, sum))
+            let counters = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
+            let is_blind = start.is_none() && marks.iter().all(|mark| mark.is_nan());
+            let ahead = match is_blind {
+                true => self.ahead(all, counters)?,
+                false => ahead_by_marks(&process.marks, marks)?,
+            };
+            (away <= START_SLACK).then_some((away, ahead))
         };
         let candidates = self.processes.iter().enumerate().filter_map(|(at, process)| Some((at, advance(process)?)));
         // Of those that fit equally, the one that was seen last: the others have ended.
@@ -197,8 +268,14 @@ impl Fold {
             .min_by(|(i, a), (j, b)| {
                 a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then_with(|| last(*i).cmp(&last(*j)))
             })
-            .map(|(at, _)| at)
+            .map(|(at, (_, ahead))| (at, ahead))
     }
+}
+
+/// How far marks are ahead of those before, as parts of these; `None` if one is lower.
+fn ahead_by_marks(before: &[f64; MARKS.len()], marks: &[f64; MARKS.len()]) -> Option<f64> {
+    let both = before.iter().zip(marks).filter(|(before, now)| !before.is_nan() && !now.is_nan());
+    both.map(|(before, now)| (now >= before).then(|| (now - before) / before.max(1.0))).sum()
 }
 
 impl Process {
@@ -211,6 +288,7 @@ impl Process {
             pages: 0,
             values: Vec::new(),
             seen: Vec::new(),
+            stood: Vec::new(),
             increases: Vec::new(),
             baseline: HashMap::new(),
             intervals: Vec::new(),
@@ -221,12 +299,13 @@ impl Process {
             partial: 0,
             stands_for: None,
             marks,
+            early: Vec::new(),
         }
     }
 
     /// When it began, as far as is known.
     pub(super) fn began(&self) -> Micros {
-        self.start.map_or(self.first, |start| ((start * 1e6) as Micros).min(self.first))
+        self.start.map_or(self.first, |start| time::of_seconds(start).min(self.first))
     }
 
     /// Takes a start that earlier pages, which broke off, did not show.
@@ -240,6 +319,7 @@ impl Process {
             // It counted from 0, as is known only now.
             self.from_zero = true;
             self.intervals.insert(0, (began, self.first));
+            self.stood.iter_mut().for_each(|intervals| *intervals += 1);
             self.courses.values_mut().flatten().for_each(|(interval, _)| *interval += 1);
             for (number, value) in self.baseline.drain() {
                 self.increases[number as usize] += value;
@@ -262,6 +342,11 @@ impl Process {
         self.pages += 1;
         let is_first = self.pages == 1;
         self.start = self.start.or(start);
+        if self.start.is_some() || self.pages > MAX_EARLY {
+            self.early = Vec::new();
+        } else {
+            self.early.push(EarlyPage { at, page: page.to_vec(), marks });
+        }
         for (mine, now) in self.marks.iter_mut().zip(marks) {
             if !now.is_nan() {
                 *mine = now;
@@ -269,6 +354,7 @@ impl Process {
         }
         self.values.resize(all.len(), f64::NAN);
         self.seen.resize(all.len(), 0);
+        self.stood.resize(all.len(), 0);
         self.increases.resize(all.len(), 0.0);
         self.prior.resize(all.len(), f64::NAN);
         // What a page lacks that breaks off is counted by the next one: both are of one interval.
@@ -296,6 +382,7 @@ impl Process {
             let prior = std::mem::replace(&mut self.prior[n], before);
             self.known += usize::from(series.is_counter() && self.seen[n] == 0);
             self.seen[n] = self.pages;
+            let stood = std::mem::replace(&mut self.stood[n], self.intervals.len() as u32);
             if !series.is_counter() {
                 if series.is_followed(kept) {
                     self.level(number, at, value);
@@ -319,7 +406,10 @@ impl Process {
                 }
                 // A series that is new was 0; one that fell began again.
                 false if before.is_nan() || value < before => value,
-                false => value - before,
+                false => {
+                    self.spread(number, stood, value - before, series.is_timed(kept));
+                    continue;
+                }
             };
             if difference > 0.0 {
                 self.add(number, 0, difference, series.is_timed(kept));
@@ -351,6 +441,24 @@ impl Process {
         }
     }
 
+    /// Adds what a series rose by since there were so many intervals: what rose while pages lacked it rose evenly.
+    fn spread(&mut self, number: u32, stood: u32, rise: f64, is_timed: bool) {
+        let lacked = (self.intervals.len() as u32).saturating_sub(stood + 1);
+        if rise <= 0.0 {
+            return;
+        }
+        let length = |own: &(Micros, Micros)| (own.1 - own.0).max(0) as f64;
+        let since = self.intervals.get(stood as usize..).unwrap_or_default();
+        let all: f64 = since.iter().map(length).sum();
+        let mut left = rise;
+        for before in (1..=lacked).rev().filter(|_| is_timed && all > 0.0) {
+            let own = length(&self.intervals[self.intervals.len() - 1 - before as usize]) / all * rise;
+            self.add(number, before, own, true);
+            left -= own;
+        }
+        self.add(number, 0, left, is_timed);
+    }
+
     /// Keeps a gauge's value.
     fn level(&mut self, number: u32, at: Micros, value: f64) {
         let levels = self.levels.entry(number).or_default();
@@ -365,6 +473,7 @@ impl Process {
     /// Makes one interval of every two that follow one another.
     fn coarsen(&mut self) {
         self.intervals = self.intervals.chunks(2).map(|two| (two[0].0, two[two.len() - 1].1)).collect();
+        self.stood.iter_mut().for_each(|intervals| *intervals = intervals.div_ceil(2));
         for course in self.courses.values_mut() {
             let mut coarser: Vec<(u32, f64)> = Vec::with_capacity(course.len());
             for (interval, difference) in course.drain(..) {

@@ -140,7 +140,7 @@ impl Glance {
         let latency = Class::ALL.iter().zip(self.latency);
         let latency =
             latency.map(|((_, name), [p50, p99])| (*name, group(vec![("p50_ms", p50.into()), ("p99_ms", p99.into())])));
-        let start = self.oldest_start.as_ref().map(|(start, _)| time::format((start * 1e6) as Micros));
+        let start = self.oldest_start.as_ref().map(|(start, _)| time::format(time::of_seconds(*start)));
         group(vec![
             ("qps", self.qps.into()),
             ("error_rate", rate.into()),
@@ -265,7 +265,7 @@ impl Glance {
         let start = self.oldest_start.as_ref().map_or_else(
             || "-".to_owned(),
             |(start, name)| {
-                let since = duration((to - (start * 1e6) as Micros).max(0));
+                let since = duration((to - time::of_seconds(*start)).max(0));
                 let name = if name.is_empty() { String::new() } else { format!(" by {name}") };
                 format!("oldest process runs for {since}{name}")
             },

@@ -47,9 +47,10 @@ pub(super) fn missed(facts: &Facts) -> Vec<Missed> {
         let buckets = facts.buckets_of(Metric::SliDuration, |fact| class(fact) == Some(name));
         // Where nothing of a class was asked for, nothing was slow; where the bound has no bucket, it can't be
         // reported.
-        let slow = match buckets.count() {
+        let all = facts.increase_of(Metric::SliDuration, Part::Count, |fact| class(fact) == Some(name));
+        let slow = match buckets.count().or(all).filter(|all| *all > 0.0) {
             None => Some(0.0),
-            Some(all) => buckets.up_to(bound as f64).map(|in_time| all - in_time),
+            Some(all) => buckets.up_to(bound as f64).map(|in_time| (all - in_time).max(0.0)),
         };
         let failed = |fact: &Fact| {
             class(fact) == Some(name)

@@ -53,7 +53,17 @@ impl Buckets {
     /// Observations up to a bound that has a bucket.
     pub fn up_to(&self, bound: f64) -> Option<f64> {
         // Bounds that were scaled may differ in the last digit.
-        self.by_bound.iter().find(|(other, _)| (other.0 - bound).abs() <= bound.abs() * 1e-9).map(|(_, count)| *count)
+        let is_it = |other: f64| (other - bound).abs() <= bound.abs() * 1e-9;
+        self.rising().find(|(other, _)| is_it(*other)).map(|(_, count)| count)
+    }
+
+    /// The buckets, each with no less than those below it: series that lack a bucket can make the sums fall. Prometheus
+    /// raises them too.
+    fn rising(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.by_bound.iter().scan(f64::NEG_INFINITY, |highest, (bound, count)| {
+            *highest = highest.max(*count);
+            Some((bound.0, *highest))
+        })
     }
 
     /// The `q`-quantile, in the unit of the bounds.
@@ -61,17 +71,8 @@ impl Buckets {
         if self.by_bound.len() < 2 || self.count()? <= 0.0 {
             return None;
         }
-        // Series that lack a bucket can make the sums fall; Prometheus raises them too.
-        let mut highest = f64::NEG_INFINITY;
-        let rising: Vec<(f64, f64)> = self
-            .by_bound
-            .iter()
-            .map(|(bound, count)| {
-                highest = highest.max(*count);
-                (bound.0, highest)
-            })
-            .collect();
-        let rank = q * highest;
+        let rising: Vec<(f64, f64)> = self.rising().collect();
+        let rank = q * rising.last()?.1;
         let at = rising[..rising.len() - 1].iter().position(|(_, count)| *count >= rank).unwrap_or(rising.len() - 1);
         if at == rising.len() - 1 {
             return Some(rising[at - 1].0);

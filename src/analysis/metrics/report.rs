@@ -5,7 +5,7 @@ use super::glance::Glance;
 use super::tables::tables;
 use crate::analysis::traffic::report::{Measured, TrafficInput};
 use crate::model::input::{InputReport, Loss};
-use crate::model::time::{self, Micros};
+use crate::model::time::{self};
 use crate::model::units::{counted, duration, significant};
 use serde_json::{Map, Value as Json, json};
 
@@ -30,6 +30,9 @@ pub fn traffic_input(facts: &Facts, measured: &Measured, read: Read, health: boo
     let mut coverage = coverage(facts, &read.losses);
     let without: Vec<&String> = read.without_logs.iter().map(|(folder, _)| folder).collect();
     coverage.insert("folders_without_audit_logs".to_owned(), json!(without));
+    if read.undated > 0 {
+        coverage.insert("undated_pages".to_owned(), json!(read.undated));
+    }
     TrafficInput {
         coverage,
         totals: vec![("glance".to_owned(), glance.values())],
@@ -129,7 +132,10 @@ fn notes(facts: &Facts, read: &Read) -> Vec<String> {
     }
     let split: Vec<&str> = facts.instances.iter().map(|i| i.name.as_str()).filter(|name| name.contains('#')).collect();
     if !split.is_empty() {
-        notes.push(format!("{} share one address; separated by process start time.", split.join(", ")));
+        notes.push(format!(
+            "{} share one address; separated by when their processes started, or by their counters.",
+            split.join(", ")
+        ));
     }
     notes
 }
@@ -142,7 +148,7 @@ fn increase<'f>(facts: impl Iterator<Item = &'f Fact>) -> u64 {
 /// What was read, for `coverage`.
 pub fn coverage(facts: &Facts, losses: &[Loss]) -> Map<String, Json> {
     let instance = |i: &Instance| {
-        let start = i.start.map(|start| time::format((start * 1e6) as Micros));
+        let start = i.start.map(|start| time::format(time::of_seconds(start)));
         json!({
             "cluster": i.cluster, "instance": i.name, "component": i.component.name(), "version": i.version,
             "pages": i.pages,

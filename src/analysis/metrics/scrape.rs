@@ -10,14 +10,14 @@ use crate::model::names::{
 };
 use crate::model::sample::Sample;
 use crate::model::series::Series;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{self, HOUR, Micros, SECOND};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Processes that are remembered.
 const MAX_PROCESSES: usize = 256;
 /// For how long a process is remembered that others of its instance are seen without.
-const REMEMBERED: Micros = 24 * 3_600 * SECOND;
+const REMEMBERED: Micros = 24 * HOUR;
 /// A rate stands for so many of the times it was taken over: pages of processes behind one address come in turns.
 const STANDS: f64 = 2.5;
 
@@ -200,7 +200,7 @@ impl Rates {
             None => {
                 // A process that began since the instance's last page counted from 0; if it is the only one there, it
                 // took the other's place.
-                let began = scrape.start.map(|start| ((start + START_SLACK) * 1e6) as Micros);
+                let began = scrape.start.map(|start| time::of_seconds(start + START_SLACK));
                 let is_new = last.is_some_and(|last| began.is_some_and(|began| began > last));
                 let others = self.processes.iter().filter(|known| known.instance == scrape.instance).count();
                 if is_new && others == 1 {

@@ -5,13 +5,17 @@ use super::names;
 use crate::model::sample::Sample;
 use crate::model::symbols::{Symbol, Symbols};
 use hashbrown::hash_table::HashTable;
+use std::borrow::Cow;
 use std::sync::LazyLock;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::default);
 
 /// A series that is not known.
 const IGNORED: u32 = u32::MAX;
+
+/// No amount is as large: bytes of a year at 30 GB a second are not.
+const MAX_VALUE: f64 = 1e18;
 
 /// Series of a folder that are distinguished; further ones are left out.
 const MAX_SERIES: usize = 1 << 21;
@@ -36,6 +40,8 @@ pub enum Retention {
 pub(super) struct Series {
     pub(super) entry: &'static Entry,
     pub(super) part: Part,
+    /// A hash of its further labels.
+    rest: u32,
     /// The values of the entry's labels.
     pub(super) labels: Box<[Symbol]>,
     /// Of a bucket: its upper bound.
@@ -46,6 +52,22 @@ impl Series {
     /// Whether it is asked for at all.
     pub(super) fn is_kept(&self, kept: Retention) -> bool {
         !self.entry.metric.is_of_controllers() || matches!(kept, Retention::Controllers | Retention::Incident)
+    }
+
+    /// Whether it is the same: of the labels that are not kept, by their hash.
+    fn is(&self, other: &Self) -> bool {
+        let same = |own: &Self| (own.entry.metric, own.entry.age, own.part, own.rest, own.bound.to_bits());
+        same(self) == same(other) && self.labels == other.labels
+    }
+
+    /// A hash of what [`Series::is`] compares.
+    fn hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        hash.update(&[self.entry.metric as u8, self.entry.age, self.part as u8]);
+        hash.update(&self.rest.to_le_bytes());
+        hash.update(&self.bound.to_bits().to_le_bytes());
+        self.labels.iter().for_each(|label| hash.update(&label.0.to_le_bytes()));
+        hash.digest()
     }
 
     pub(super) fn is_counter(&self) -> bool {
@@ -82,6 +104,8 @@ impl Series {
             Metric::QueueDepth | Metric::PendingPods | Metric::LeaderStatus | Metric::DeprecatedApis => true,
             Metric::Inflight
             | Metric::FlowSeats
+            | Metric::LevelLimit
+            | Metric::LevelNominal
             | Metric::FlowQueued
             | Metric::ProcessResident
             | Metric::EtcdDbSize
@@ -93,12 +117,33 @@ impl Series {
     }
 }
 
+/// A series as it stands on pages: a hash of that, and its number. There may be millions: in parts that leave no gap.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    high: u32,
+    low: u32,
+    series: u32,
+}
+
+impl Written {
+    fn new(hash: u64, series: u32) -> Self {
+        Self { high: (hash >> 32) as u32, low: hash as u32, series }
+    }
+
+    fn hash(&self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+}
+
 /// The series of one folder's pages, by number, and the values on the page that is read.
 #[derive(Debug, Default)]
 pub struct SeriesTable {
     pub(super) symbols: Symbols,
     pub(super) series: Vec<Series>,
-    index: HashTable<(u64, u32)>,
+    /// By what stands on pages.
+    index: HashTable<Written>,
+    /// By name and labels, however these are written.
+    same: HashTable<u32>,
     page: PageValues,
     /// By series: the number of the last page that had it, and where its value stands there.
     met: Vec<(u32, u32)>,
@@ -139,15 +184,17 @@ impl SeriesTable {
         self.pages += 1;
     }
 
-    /// Takes a sample of the page. Of several points of one series the last counts; what is infinite is no amount.
+    /// Takes a sample of the page. Of several points of one series the last counts; what is not a number, or beyond
+    /// all that is counted, is no amount.
     #[inline]
     pub fn sample(&mut self, sample: &Sample<'_, '_>) {
         let hash = xxh3_64(sample.series);
-        let series = match self.index.find(hash, |(other, _)| *other == hash) {
-            Some((_, series)) => *series,
+        let series = match self.index.find(hash, |other| other.hash() == hash) {
+            Some(known) => known.series,
             None => self.add(hash, sample),
         };
-        if series == IGNORED || !sample.value.is_finite() {
+        let is_amount = sample.value.is_finite() && sample.value.abs() < MAX_VALUE;
+        if series == IGNORED || !is_amount {
             return;
         }
         let (page, place) = &mut self.met[series as usize];
@@ -188,13 +235,19 @@ impl SeriesTable {
         }
         let number = match self.known(sample) {
             Some(series) => {
-                self.series.push(series);
-                self.met.push((0, 0));
-                self.series.len() as u32 - 1
+                let (all, hash) = (&mut self.series, series.hash());
+                let known = self.same.find(hash, |other| all[*other as usize].is(&series)).copied();
+                known.unwrap_or_else(|| {
+                    let number = all.len() as u32;
+                    all.push(series);
+                    self.met.push((0, 0));
+                    self.same.insert_unique(hash, number, |other| all[*other as usize].hash());
+                    number
+                })
             }
             None => IGNORED,
         };
-        self.index.insert_unique(hash, (hash, number), |(other, _)| *other);
+        self.index.insert_unique(hash, Written::new(hash, number), Written::hash);
         number
     }
 
@@ -217,6 +270,22 @@ impl SeriesTable {
             _ => self.symbols.intern(&value(label)),
         });
         let labels = labels.collect();
-        Some(Series { entry, part, labels, bound })
+        Some(Series { entry, part, rest: rest(sample, entry), labels, bound })
     }
+}
+
+/// A hash of the labels that are not kept. They have no order, and one without a value is none.
+fn rest(sample: &Sample<'_, '_>, entry: &Entry) -> u32 {
+    let is_kept =
+        |name: &str| name == "le" || entry.labels.iter().any(|label| label_names(label).any(|own| own == name));
+    let mut labels: Vec<(Cow<'_, str>, Cow<'_, str>)> =
+        sample.labels.iter().map(|label| (label.name.decode(), label.value.decode())).collect();
+    labels.retain(|(name, value)| !value.is_empty() && !is_kept(name));
+    labels.sort_unstable();
+    let mut hash = Xxh3::new();
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    hash.digest() as u32
 }

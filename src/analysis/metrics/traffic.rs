@@ -1,7 +1,7 @@
 //! Requests by the dimensions that metrics have. (Rules: docs/metrics.md, section 3.)
 
 use super::catalogue::{Metric, Part};
-use super::facts::{Fact, Facts, verb};
+use super::facts::{Component, Fact, Facts, verb};
 use super::quantile::Buckets;
 use crate::analysis::filter::Filter;
 use crate::analysis::traffic::report::{Line, Measured, Measures};
@@ -201,6 +201,23 @@ impl Counts {
         }
     }
 
+    /// Whole numbers for what happened in an interval, and what was left over before, which this is.
+    fn rounded(&mut self, counts: &Self) -> Self {
+        let round = |left: &mut f64, count: f64| {
+            *left += count;
+            let whole = left.round();
+            *left -= whole;
+            whole
+        };
+        Self {
+            requests: round(&mut self.requests, counts.requests),
+            errors: round(&mut self.errors, counts.errors),
+            client_errors: round(&mut self.client_errors, counts.client_errors),
+            throttled: round(&mut self.throttled, counts.throttled),
+            ..counts.clone()
+        }
+    }
+
     fn measures(&self, peak_rps: Option<f64>) -> Measures {
         let count = |number: f64| number.round() as u64;
         Measures {
@@ -330,6 +347,13 @@ fn peak_slots(facts: &Facts, metric: Metric) -> Option<Slots> {
     Some(Slots { from, length })
 }
 
+/// The shortest intervals that a series of these pages may have: what happened between two pages is spread evenly over
+/// the time between them, which says nothing of much shorter times.
+pub fn shortest_interval(facts: &Facts) -> Micros {
+    let all = facts.instances_of(Component::Apiserver).flat_map(|own| &own.intervals);
+    all.map(|(from, to)| (to - from) / MAX_SLOTS).max().unwrap_or_default()
+}
+
 /// Breaks the requests down.
 pub fn measured(facts: &Facts, query: &Query) -> Measured {
     let by_flow = query.dims().any(Dim::is_flow);
@@ -390,11 +414,14 @@ pub fn measured(facts: &Facts, query: &Query) -> Measured {
     }
 }
 
+/// The lines of a row, interval by interval. What happened between two pages lies in parts in several of them: where
+/// these are rounded, what was left over is carried on, so that the intervals add up to the whole.
 fn of_intervals(length: Micros, dims: &[String], acc: &Accumulated) -> impl Iterator<Item = Line> {
     let counted = acc.by_interval.iter().filter(|(_, counts)| counts.requests > 0.0);
+    let mut carried = Counts::default();
     counted.map(move |(slot, counts)| Line {
         interval: Some(slot * length),
         dims: dims.to_vec(),
-        measures: counts.measures(None),
+        measures: carried.rounded(counts).measures(None),
     })
 }

@@ -217,10 +217,9 @@ pub fn standing(watches: &BTreeMap<String, Watch>) -> BTreeMap<String, Vec<Alert
 mod tests {
     use super::*;
     use crate::model::alert::{Calendar, Gauge, Templates, Thresholds};
-    use crate::model::time::{SECOND, parse_any};
+    use crate::model::time::HOUR;
+    use crate::model::time::parse_any;
     use jiff::tz::TimeZone;
-
-    const HOUR: Micros = 3_600 * SECOND;
 
     fn config(hours: Option<Calendar>, critical_any_time: bool) -> Config {
         let default =

@@ -22,7 +22,8 @@ const DOMAIN: &str = "plimsoll.io";
 pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap<String, Vec<Value>> {
     let mut by_quota: BTreeMap<(&str, &str), Vec<&Proposal>> = BTreeMap::new();
     for proposal in &proposals.rows {
-        by_quota.entry((&proposal.namespace, &proposal.quota)).or_default().push(proposal);
+        let quota = if proposal.quota.is_empty() { NAME } else { &proposal.quota };
+        by_quota.entry((&proposal.namespace, quota)).or_default().push(proposal);
     }
     let window =
         proposals.span.map(|(from, to)| format!("{}/{}", time::format(from), time::format(to))).unwrap_or_default();
@@ -32,16 +33,16 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
         if !rows.iter().any(|row| changes(&row)) {
             continue;
         }
-        let standing =
-            quotas.standings.iter().filter(|own| !quota.is_empty() && own.namespace == namespace && own.quota == quota);
+        let standing = quotas.standings.iter().filter(|own| own.namespace == namespace && own.quota == quota);
         let mut hard: Map<String, Value> =
             standing.map(|own| (own.resource.clone(), own.hard.to_string().into())).collect();
+        let is_new = hard.is_empty();
         // What does not change stays as it is written.
         let changed: Vec<&&Proposal> = rows.iter().filter(changes).collect();
         hard.extend(changed.iter().map(|row| (row.resource.clone(), row.granted(rules).to_string().into())));
         // `cpu` is another name of `requests.cpu`: of two that say the same, one.
         for (short, long) in [("cpu", "requests.cpu"), ("memory", "requests.memory")] {
-            if quota.is_empty() && hard.contains_key(long) {
+            if is_new && hard.contains_key(long) {
                 hard.remove(short);
             }
         }
@@ -51,7 +52,6 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
             format!("{DOMAIN}/peaks"): Value::Object(peaks).to_string(),
             format!("{DOMAIN}/window"): window,
         });
-        let name = if quota.is_empty() { NAME } else { quota };
         let mut spec = json!({"hard": hard});
         if let Some(scopes) = quotas.scopes.get(&(namespace.to_owned(), quota.to_owned())) {
             let expressions: Vec<Value> = scopes
@@ -75,7 +75,7 @@ pub fn quotas(proposals: &Proposals, quotas: &Quotas, rules: &Rules) -> BTreeMap
         manifests.entry(namespace.to_owned()).or_default().push(json!({
             "apiVersion": "v1",
             "kind": "ResourceQuota",
-            "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+            "metadata": {"name": quota, "namespace": namespace, "annotations": annotations},
             "spec": spec,
         }));
     }
@@ -97,7 +97,7 @@ fn peak(row: &Proposal) -> Value {
 
 /// A LimitRange for each namespace whose containers leave out what quotas ask for: containers get the median of what
 /// those that say it ask for, in the namespace or else in the cluster; and may take as much memory as the largest limit
-/// there, at least what they ask for.
+/// there, at least what any of them asks for: a pod that asks for more than its limit is invalid.
 ///
 /// Namespaces that have a LimitRange with such defaults are left out, and resources of which no container says
 /// anything.
@@ -123,7 +123,10 @@ pub fn limit_ranges(objects: &Objects, namespaces: &[String]) -> BTreeMap<String
             let here = containers(objects, Some(&namespace)).filter_map(of).max();
             let most = here.or_else(|| containers(objects, None).filter_map(of).max());
             let asked = median(objects, Some(&namespace), "memory").or_else(|| median(objects, None, "memory"));
-            if let Some(most) = most.into_iter().chain(asked).max() {
+            let is_unlimited = |container: &&Container| !container.limits.contains_key("memory");
+            let without = containers(objects, Some(&namespace)).filter(is_unlimited);
+            let needed = without.filter_map(|container| container.requests.get("memory").copied());
+            if let Some(most) = most.into_iter().chain(asked).chain(needed).max() {
                 limits.insert("memory".to_owned(), most.to_string().into());
             }
         }

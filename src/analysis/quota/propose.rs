@@ -338,7 +338,13 @@ pub fn commitments(proposals: &[Proposal], quotas: &Quotas) -> Vec<Commitment> {
             of => of,
         };
         let Some(allocatable) = quotas.allocatable.get(on_nodes) else { continue };
-        let row = rows.entry(&proposal.resource).or_insert_with(|| Commitment {
+        // `cpu` is another name of `requests.cpu`.
+        let resource = match proposal.resource.as_str() {
+            "cpu" => "requests.cpu",
+            "memory" => "requests.memory",
+            other => other,
+        };
+        let row = rows.entry(resource).or_insert_with(|| Commitment {
             resource: proposal.resource.clone(),
             hard: Quantity::from_nanos(0, form(&proposal.resource)),
             proposed: Quantity::from_nanos(0, form(&proposal.resource)),

@@ -5,7 +5,7 @@
 //! as folding to the smaller one at once: what comes out depends on the input alone.
 
 use super::keys::Keys;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros, SECOND};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,6 @@ pub struct Scale {
     /// How long after its end (µs) a tile may still get rows.
     delay: Micros,
 }
-
-const HOUR: Micros = 3600 * SECOND;
 
 const LEVELS: [(i64, Micros); 4] = [(10, 6 * HOUR), (60, 48 * HOUR), (600, 30 * 24 * HOUR), (3600, Micros::MAX)];
 

@@ -7,7 +7,7 @@ use super::keys::{Keys, OTHER_SYMBOL, TrafficKey};
 use super::sequences::Memory;
 use crate::model::rollup::MIN_MINUTE_WRITES;
 use crate::model::symbols::Symbol;
-use crate::model::time::{Micros, SECOND, together};
+use crate::model::time::{MINUTE, Micros, SECOND, together};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
 
@@ -22,8 +22,6 @@ const MAX_PAIRS: usize = 10_000;
 
 /// Longest time from the first to the third of three writes that are in turns.
 pub(super) const LONGEST_TURN: Micros = 120 * SECOND;
-
-const MINUTE: Micros = 60 * SECOND;
 
 /// An object that was written to, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

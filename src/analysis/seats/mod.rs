@@ -9,12 +9,12 @@ pub mod report;
 use super::metrics::catalogue::Metric;
 use super::metrics::facts::Facts;
 use crate::model::apf::{DumpPage, Level, Moment, Queue, Request, Rows};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A page that says who asks for what is preferred to a later one that does not, if it is not older by more than this;
 /// and pages that are further apart than this do not report one moment.
-const BESIDE: Micros = 60 * SECOND;
+const BESIDE: Micros = MINUTE;
 
 /// What a user of a FlowSchema holds and waits for.
 #[derive(Debug, Clone, Default)]

@@ -216,6 +216,10 @@ pub fn report(input: UpgradeInput<'_>) -> Report {
     if calls.len() > shown {
         notes.push(format!("{} more; --top 0 shows all", counted((calls.len() - shown) as u64, "call")));
     }
+    if let Some(more) = top.and_then(|top| objects.len().checked_sub(top)).filter(|more| *more > 0) {
+        let more = counted(more as u64, "more row");
+        notes.push(format!("{more} of objects of old versions; --top 0 shows all"));
+    }
     if !unknown.is_empty() {
         let some: Vec<&str> = unknown.iter().take(NAMED).map(String::as_str).collect();
         let more = if unknown.len() > NAMED { ", …" } else { "" };

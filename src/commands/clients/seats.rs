@@ -16,7 +16,7 @@ use crate::inputs::{found, pages};
 use crate::model::apf::{DumpPage, Moment};
 use crate::model::input::{InputReport, Loss, LossKind};
 use crate::model::question;
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 use crate::sources::apf;
 use crate::sources::find;
 use crate::sources::found::Discovery;
@@ -28,7 +28,7 @@ use std::io::Read as _;
 
 /// Metrics pages farther from a dump page than this say nothing of its limits: levels lend and borrow seats every ten
 /// seconds.
-const BESIDE: Micros = 60 * SECOND;
+const BESIDE: Micros = MINUTE;
 
 /// Answers by dump pages of the cluster that the kubeconfig names.
 pub(super) fn live(question: &question::Clients, kube: &KubeFlags, context: &mut Context<'_>) -> Result<Answer, Error> {
@@ -58,7 +58,7 @@ fn make_report(
     context: &mut Context<'_>,
 ) -> Result<Answer, Error> {
     let sort_by = context.sort_by(&FIELDS)?;
-    pages::keep(&mut found.dumps, selection.since, selection.until);
+    pages::keep_moments(&mut found.dumps, (selection.since, selection.until));
     let mut inputs = Vec::new();
     let mut dumps = Vec::new();
     for folder in std::mem::take(&mut found.dumps) {
@@ -180,17 +180,19 @@ fn limits(mut folders: Vec<PageFolder>, dumps: &[DumpPage], context: &mut Contex
 /// Takes the pages of every apiserver of the cluster that the kubeconfig names.
 #[cfg(feature = "live")]
 fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> {
-    use crate::sources::live::Cluster;
-    let cluster =
-        Cluster::connect(&crate::inputs::live::target(kube)).map_err(|error| Error::Input(error.to_string()))?;
-    for note in cluster.notes() {
-        context.notice(note)?;
-    }
+    let cluster = crate::inputs::live::connect(kube, context)?;
     let mut found = Discovery::default();
     let mut errors = Vec::new();
     for (number, server) in cluster.apiservers().iter().enumerate() {
         let (cluster_name, instance) = (cluster.name().to_owned(), server.name.clone());
-        let mut folder = PageFolder { cluster: cluster_name.clone(), instance: instance.clone(), pages: Vec::new() };
+        let place = std::path::PathBuf::from(&instance);
+        let of = |pages| PageFolder {
+            cluster: cluster_name.clone(),
+            instance: instance.clone(),
+            place: place.clone(),
+            pages,
+        };
+        let mut folder = of(Vec::new());
         for path in apf::PATHS {
             match cluster.get(number, path) {
                 Ok(page) => folder.pages.push(PageFile::read(format!("{instance}{path}"), page.at, page.body)),
@@ -205,13 +207,13 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> 
         match cluster.get(number, "/metrics") {
             Ok(page) => {
                 let pages = vec![PageFile::read(format!("{instance}/metrics"), page.at, page.body)];
-                found.pages.push(PageFolder { cluster: cluster_name, instance, pages });
+                found.pages.push(of(pages));
             }
             Err(error) => context.notice(format!("{error}; the limits of levels are unknown"))?,
         }
     }
     if found.dumps.is_empty() {
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(errors));
     }
     for error in errors {
         context.lost(error)?;
@@ -221,7 +223,5 @@ fn ask(kube: &KubeFlags, context: &mut Context<'_>) -> Result<Discovery, Error> 
 
 #[cfg(not(feature = "live"))]
 fn ask(_: &KubeFlags, _: &mut Context<'_>) -> Result<Discovery, Error> {
-    Err(Error::Usage(
-        "give a SOURCE: this plimsoll was built without the 'live' feature and can't query a cluster".to_owned(),
-    ))
+    Err(KubeFlags::unavailable())
 }

@@ -6,6 +6,7 @@ use crate::cli::Error;
 use crate::jobs::captures::{group, page, stamp};
 use crate::sources::arguments::{expand, is_live, is_url};
 use crate::sources::cgroup;
+use crate::sources::clock;
 use crate::sources::content::Content;
 use crate::sources::open::{Place, recognise};
 use crate::sources::{archive, archive_names};
@@ -21,7 +22,7 @@ const NO_DATABASE: &str = "an etcd database contains all Secrets, and changes wh
 /// What is taken again and again: metrics pages by URL, and cgroups.
 pub(super) fn again(taker: &mut Taker<'_>) -> io::Result<()> {
     for source in &taker.args.sources {
-        let at = jiff::Timestamp::now().as_microsecond();
+        let at = clock::now();
         if is_url(source) {
             match page(source, at) {
                 Ok((instance, bytes)) => {

@@ -12,7 +12,6 @@ use crate::cli::{Context, Error, FailOn, KubeFlags, Progress, parse_every};
 use crate::jobs::etcd_pull::AccessFlags;
 use crate::model::time::{self, SECOND};
 use crate::sources::etcd::pull::Endpoint;
-use crate::sources::live::Cluster;
 use crate::sources::watcher::Watcher;
 use redact::StagingFolder;
 use std::path::PathBuf;
@@ -109,11 +108,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
              can read them",
         )?;
     }
-    let cluster =
-        Cluster::connect(&crate::inputs::live::target(&args.kube)).map_err(|error| Error::Input(error.to_string()))?;
-    for note in cluster.notes() {
-        context.notice(note)?;
-    }
+    let cluster = crate::inputs::live::connect(&args.kube, context)?;
     let target = args.output_file.clone().unwrap_or_else(|| {
         let at = time::format(context.io.now - context.io.now % SECOND).replace(':', "-");
         PathBuf::from(format!("{}-{at}{ARCHIVE}", part(cluster.name())))

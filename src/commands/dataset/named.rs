@@ -43,9 +43,10 @@ order by requests desc, client_user, verb, resource, code limit 30",
     NamedQuery {
         name: "hot-objects",
         about: "objects that are written most often, and by how many clients",
-        sql: "select api_group, resource, namespace, name, count(*) as writes, count(distinct client_user) as users \
-from audit where terminal and op = 'write' and name is not null \
-group by api_group, resource, namespace, name order by writes desc, namespace, resource, name limit 30",
+        sql: "select cluster, api_group, resource, namespace, name, count(*) as writes, \
+count(distinct client_user) as users from audit where terminal and op = 'write' and name is not null \
+group by cluster, api_group, resource, namespace, name \
+order by writes desc, cluster, namespace, resource, name limit 30",
     },
     NamedQuery {
         name: "hours",
@@ -66,11 +67,13 @@ resource limit 50",
     NamedQuery {
         name: "largest-resources",
         about: "what etcd holds by resource, in the newest database of each cluster",
-        sql: "with named as (select *, coalesce(cluster, '') as owner from keyspace), \
-newest as (select owner, max(taken_at) as newest from named group by owner) \
+        sql: "with named as (select *, coalesce(cluster, '') as owner, coalesce(database, '') as file from keyspace), \
+newest as (select owner, max(taken_at) as newest from named group by owner), \
+one as (select k.owner as owner, k.taken_at as newest, min(k.file) as file \
+from named k join newest n on k.owner = n.owner and k.taken_at = n.newest group by k.owner, k.taken_at) \
 select k.cluster as cluster, k.api_group as api_group, k.resource as resource, sum(k.keys) as keys, \
 sum(k.live_bytes) as live_bytes, sum(k.history_bytes) as history_bytes \
-from named k join newest n on k.owner = n.owner and k.taken_at = n.newest \
+from named k join one o on k.owner = o.owner and k.taken_at = o.newest and k.file = o.file \
 group by k.cluster, k.api_group, k.resource order by live_bytes desc, resource, api_group, cluster limit 30",
     },
     NamedQuery {

@@ -68,9 +68,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         }
         _ => {}
     }
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!("--sort-by {field}: a query orders its rows itself; write order by {field}")));
-    }
+    context.refuse_sort("a query orders its rows itself; write order by {field}")?;
     let sql = text(&args.sql)?;
     let asked = sql::tables_of(&sql).map_err(|problem| Error::Usage(problem.to_string()))?;
     let names: BTreeSet<&str> = asked.iter().map(String::as_str).filter(|name| is_table(name)).collect();

@@ -27,10 +27,10 @@ pub(super) fn build(
     let is_other = |error: &&SourceError| !captures.explains(error);
     if streams.is_empty() && captures.is_empty() && (pages.is_empty() || !is_wanted("metrics")) {
         let errors: Vec<String> = errors.iter().filter(is_other).map(ToString::to_string).collect();
-        return Err(Error::Input(match errors.is_empty() {
-            true => format!("{}: nothing for a dataset found", sources.join(", ")),
-            false => errors.join("\nplimsoll: "),
-        }));
+        return Err(match errors.is_empty() {
+            true => Error::Input(format!("{}: nothing for a dataset found", sources.join(", "))),
+            false => Error::inputs(errors),
+        });
     }
     if let Some(file) = streams.iter().filter(|own| own.is_rolled()).flat_map(|own| &own.files).next() {
         return Err(Error::Usage(format!("{}: a roll-up holds no single events; give the log itself", file.path)));

@@ -8,7 +8,6 @@ use crate::model::report::Report;
 use crate::model::time::Micros;
 use crate::sources::find;
 use crate::sources::wanted::Wanted;
-use crate::views::text::plain;
 
 /// Arguments of `plimsoll etcd health`.
 #[derive(Debug, clap::Args)]
@@ -37,8 +36,7 @@ pub(super) fn answer(question: &question::EtcdHealth, context: &mut Context<'_>)
     let (since, until) = question.bounds;
     let mut found = find::find(&question.sources, Wanted::Pages, context.io.now);
     if found.pages.is_empty() {
-        let errors: Vec<String> = found.errors.iter().map(|error| plain(&error.to_string()).into_owned()).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(&found.errors));
     }
     for error in &found.errors {
         context.lost(error)?;

@@ -12,9 +12,9 @@ use crate::analysis::list_route::Minor;
 use crate::cli::{Context, Error, FailOn, Settings, TimeFlags, side_by_side, silent};
 use crate::inputs::found;
 use crate::model::input::InputReport;
-use crate::model::question::{self, Bounds, Fleet};
+use crate::model::question::{self, Fleet};
 use crate::model::report::Report;
-use crate::model::time::Micros;
+use crate::model::time::{Bounds, Micros};
 pub(super) use sources::{NamedCluster, several};
 use std::path::Path;
 

@@ -16,8 +16,9 @@ use crate::model::forecast::Reached;
 use crate::model::names::{APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS, ETCD_DB};
 use crate::model::question;
 use crate::model::series::{DAY, Selector};
-use crate::model::time::{Micros, SECOND, together};
-use crate::sources::store::Store;
+use crate::model::time::{Bounds, MINUTE, Micros, SECOND, together};
+use crate::sources::found::Discovery;
+use crate::sources::store::{Store, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
     let (mut load, found) = match Load::look(&own.sources, asked.bounds, context) {
         Ok(looked) => looked,
         // A store may hold series alone.
-        Err(_) if !stores.is_empty() => Default::default(),
+        Err(_) if !stores.is_empty() => (Load { bounds: asked.bounds, ..Load::default() }, Discovery::default()),
         Err(error) => return Err(error),
     };
     let version = found.bundle.as_ref().map(|own| own.kubernetes_version.clone()).unwrap_or_default();
@@ -48,7 +49,7 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
         && let Some(end) = load::end(&found).into_iter().chain(load.bounds.1).min()
     {
         // On whole minutes, which are edges of tiles.
-        let from = (end - LOOKED_AT).div_euclid(60 * SECOND) * 60 * SECOND;
+        let from = (end - LOOKED_AT).div_euclid(MINUTE) * 60 * SECOND;
         load.bounds.0 = load.bounds.0.max(Some(from));
     }
     load.pages(found, context)?;
@@ -72,7 +73,7 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
     let mut span = together(load.span, rollup.as_ref().and_then(|own| own.span));
     let recorded = recorded(&stores, load.bounds, context)?;
     if let Some(last) = recorded.last().filter(|_| span.is_none()) {
-        span = Some((last - LOOKED_AT, last));
+        span = Some((load.bounds.0.unwrap_or(last - LOOKED_AT).min(last), last));
     }
     let server = Minor::parse(capacity::version(&load.facts)).or_else(|| Minor::parse(&version));
     let known = SizeContext { snapshot: None, metrics: Metered::new(&load.facts) };
@@ -111,19 +112,29 @@ pub(super) fn place(own: &NamedCluster) -> String {
 }
 
 /// What stores recorded in the time looked at.
-fn recorded(stores: &[Store], bounds: question::Bounds, context: &mut Context<'_>) -> Result<Recorded, Error> {
+fn recorded(stores: &[Store], bounds: Bounds, context: &mut Context<'_>) -> Result<Recorded, Error> {
     let mut recorded = Recorded::default();
     for store in stores {
         let listing = store.list().map_err(|error| Error::Input(error.to_string()))?;
         let last = listing.points.keys().chain(listing.logs.keys()).max();
         let Some(last) = last.map(|day| Micros::from(day + 1) * DAY) else { continue };
-        let window = (bounds.0.unwrap_or(last - 2 * LOOKED_AT), bounds.1.unwrap_or(Micros::MAX));
+        let until = bounds.1.unwrap_or(Micros::MAX);
         let mut losses = Vec::new();
-        let read = store.points(&Selector::default(), window, &mut losses, &mut |series, points| {
-            recorded.take(series, points);
-            Ok(())
+        let mut read = |from: Micros| {
+            let mut own = Recorded::default();
+            store.points(&Selector::default(), (from, until), &mut losses, &mut |series, points| {
+                own.take(series, points);
+                Ok(())
+            })?;
+            Ok(own)
+        };
+        // Where nobody says from when on, of the last day: when that ends, only its points say.
+        let from = bounds.0.unwrap_or(last.min(until) - 2 * LOOKED_AT);
+        let own = read(from).and_then(|own| match own.last().filter(|_| bounds.0.is_none()) {
+            Some(last) => read(last - LOOKED_AT),
+            None => Ok(own),
         });
-        read.map_err(|error| Error::Input(error.to_string()))?;
+        recorded.merge(own.map_err(|error: StoreError| Error::Input(error.to_string()))?);
         losses.iter().try_for_each(|loss| context.lost(loss))?;
     }
     Ok(recorded)

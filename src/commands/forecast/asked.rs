@@ -5,11 +5,10 @@ use crate::analysis::forecast::capacity::Plan;
 use crate::analysis::forecast::targets::{GivenLimits, Pick, Rules};
 use crate::cli::Error;
 #[cfg(any(feature = "live", test))]
-use crate::model::grid::HOUR;
 use crate::model::grid::Shape;
 use crate::model::question::{self, Forecast};
 use crate::model::series::DAY;
-use crate::model::time::{Micros, SECOND, parse_any, parse_utc};
+use crate::model::time::{Bounds, HOUR, MINUTE, Micros, parse_any, parse_utc};
 use crate::model::units::{duration, parse_duration};
 use crate::sources::limits;
 use regex::Regex;
@@ -49,7 +48,7 @@ pub(super) struct ForecastOptions {
     /// The length of an interval.
     pub(super) step: Step,
     /// From when on, and until when.
-    pub(super) window: (Option<Micros>, Option<Micros>),
+    pub(super) window: Bounds,
     /// The moment as of which the forecast is made.
     pub(super) moment: Option<Micros>,
     /// Whether series that ended are forecast from their own end.
@@ -75,7 +74,7 @@ pub(super) fn step(text: &str) -> Result<Step, String> {
     if text == "auto" {
         return Ok(Step::Auto);
     }
-    let length = parse_duration(text).filter(|length| (60 * SECOND..=28 * DAY).contains(length));
+    let length = parse_duration(text).filter(|length| (MINUTE..=28 * DAY).contains(length));
     let is_even = |length: &Micros| DAY % length == 0 || length % DAY == 0;
     length
         .filter(is_even)

@@ -2,11 +2,11 @@
 
 use super::asked::{ForecastOptions, Step};
 use crate::cli::{Context, Error};
-use crate::model::grid::{Gathering, HOUR, History, SERIES, UNWANTED};
+use crate::model::grid::{Gathering, History, SERIES, UNWANTED};
 use crate::model::input::InputReport;
 use crate::model::problem::{Problem, ProblemKind};
 use crate::model::series::{DAY, Day, Point, Selector, Series};
-use crate::model::time::{Micros, format};
+use crate::model::time::{HOUR, Micros, format};
 use crate::model::units::{counted, duration};
 use crate::sources::store::import::{self, Sink, Taken};
 use crate::sources::store::{Ask, Listing, Store, StoreError};

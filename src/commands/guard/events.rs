@@ -3,7 +3,7 @@
 use super::follow::{self, FollowFlags};
 use crate::analysis::answer::{Answer, Rows};
 use crate::analysis::guard::report::{GuardInput, report};
-use crate::analysis::guard::{Around, Batch, Notable, RULES, Watch, groups, is_of_kinds, once};
+use crate::analysis::guard::{Around, Batch, Notable, Owners, RULES, RemovedBetween, Watch, groups, is_of_kinds, once};
 use crate::analysis::quota::owners as quota_owners;
 use crate::cli::{Context, Error, FailOn, TimeFlags, length_parser};
 use crate::commands::show;
@@ -18,7 +18,6 @@ use crate::model::time::Micros;
 use crate::sources::alerts;
 use crate::sources::objects::captures::Captures;
 use crate::sources::wanted::Wanted;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Arguments of `plimsoll guard events`.
@@ -101,11 +100,7 @@ impl Args {
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     let question = args.question(context.io.now)?;
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!(
-            "--sort-by {field}: a timeline is sorted by time; filter with --severity and --kind"
-        )));
-    }
+    context.refuse_sort("a timeline is sorted by time; filter with --severity and --kind")?;
     if args.tripwire.follow {
         return follow::run(&question, &args.tripwire, selection(&question)?, context);
     }
@@ -136,8 +131,12 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     seen.events -= once(&mut operations);
     operations.retain(|one| is_of_kinds(one, &question.kinds));
     let owners = owners(question, &operations, context)?;
-    let around =
-        Around { gone: &gone, removed: between.as_ref().map(|between| &between.removed), seen: &seen, owners: &owners };
+    let removed = between.as_ref().map(|between| RemovedBetween {
+        removed: &between.removed,
+        cluster: &between.cluster,
+        bounds: between.taken.into(),
+    });
+    let around = Around { gone: &gone, removed, seen: &seen, owners: &owners };
     let mut groups = groups(operations, around, question.window);
     // What was looked at for drains only.
     groups.retain(|group| question.kinds.is_empty() || question.kinds.iter().any(|kind| kind == group.first.kind));
@@ -155,14 +154,14 @@ pub(super) fn answer(question: &question::GuardEvents, context: &mut Context<'_>
     Ok(Answer::Report(Box::new(report), Rows::Operations(groups)))
 }
 
-/// Owners of namespaces by the objects beside the logs; of several captures the first that has a namespace counts, as
-/// it may be deleted.
+/// Owners of namespaces, by cluster and name, by the objects beside the logs; of several captures the first that has a
+/// namespace counts, as it may be deleted.
 fn owners(
     question: &question::GuardEvents,
     operations: &[Notable],
     context: &mut Context<'_>,
-) -> Result<HashMap<String, String>, Error> {
-    let mut owners = HashMap::new();
+) -> Result<Owners, Error> {
+    let mut owners = Owners::new();
     if operations.is_empty() {
         return Ok(owners);
     }
@@ -179,7 +178,7 @@ fn owners(
         for name in namespaces.keys() {
             let owner = quota_owners::of(&config, namespaces, name);
             if !owner.is_empty() {
-                owners.entry(name.clone()).or_insert(owner);
+                owners.entry((capture.cluster.clone(), name.clone())).or_insert(owner);
             }
         }
     }

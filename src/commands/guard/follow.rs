@@ -55,8 +55,7 @@ pub(super) fn run(
     let mut follower = Follower::open(&question.sources);
     follower.within(selection.since, selection.until);
     if follower.is_empty() {
-        let errors: Vec<String> = follower.errors.iter().map(ToString::to_string).collect();
-        return Err(Error::Input(errors.join("\nplimsoll: ")));
+        return Err(Error::inputs(&follower.errors));
     }
     for error in &follower.errors {
         context.lost(error)?;

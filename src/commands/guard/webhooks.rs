@@ -44,12 +44,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
-        return Err(Error::Usage(format!(
-            "--sort-by {field}: webhooks whose failure fails requests come first; sort the output of -o csv or -o \
-             json"
-        )));
-    }
+    context.refuse_sort("webhooks whose failure fails requests come first; sort the output of -o csv or -o json")?;
     let (since, until) = args.time.resolve(context.io.now).map_err(Error::Usage)?;
     let (webhooks, namespaces, mut input) = configured(args, context)?;
     // What is no log and no page may be a file of configurations.

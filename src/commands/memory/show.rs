@@ -13,9 +13,10 @@ use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::question;
 use crate::model::report::{Report, Value};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 use crate::sources::archive::place;
 use crate::sources::cgroup::Series;
+use crate::sources::clock;
 use crate::sources::find;
 use crate::sources::wanted::Wanted;
 use std::time::Duration;
@@ -65,7 +66,7 @@ pub(super) struct Args {
 /// The last sample of a series, and the one nearest to a minute before it.
 fn last_of(series: &Series) -> Option<(&Sample, Option<&Sample>)> {
     let (last, before) = series.samples.split_last()?;
-    let far = |sample: &&Sample| (last.at - sample.at - 60 * SECOND).abs();
+    let far = |sample: &&Sample| (last.at - sample.at - MINUTE).abs();
     Some((last, before.iter().filter(|sample| sample.at < last.at).min_by_key(far)))
 }
 
@@ -134,11 +135,7 @@ pub(super) fn answer(question: &question::MemoryShow, context: &mut Context<'_>)
     }
     let mut before = Vec::new();
     for (_, group) in &groups {
-        before.push(if question.over.is_zero() {
-            None
-        } else {
-            group.read(jiff::Timestamp::now().as_microsecond()).ok()
-        });
+        before.push(if question.over.is_zero() { None } else { group.read(clock::now()).ok() });
     }
     if !question.over.is_zero() && !groups.is_empty() {
         std::thread::sleep(question.over);

@@ -11,7 +11,7 @@ use crate::inputs::groups::{GroupFlags, read};
 use crate::model::input::InputReport;
 use crate::model::memory::Sample;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros};
 use crate::sources::cgroup::Group;
 use crate::views::{Format, textfile};
 use std::collections::{HashMap, VecDeque};
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Rates are taken over this time, or what there is of it.
-const RATES: Micros = 60 * SECOND;
+const RATES: Micros = MINUTE;
 /// Samples that a chart can show.
 const CHART: usize = 600;
 #[derive(Debug, clap::Args)]

@@ -19,6 +19,7 @@ use crate::model::incident::{Incident, Own, Verdict, quote};
 use crate::model::question;
 use crate::model::report::{Report, Severity};
 use crate::model::time::{self, Micros, SECOND, Span};
+use crate::sources::arguments::is_read_once;
 use crate::sources::found::Remembering;
 use crate::views::Format;
 use crate::views::incident as view;
@@ -93,15 +94,11 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
-    if let Some(field) = &context.settings.sort_by {
+    context.refuse_sort("a report has a fixed order; its HTML can be sorted by any column")?;
+    if let Some(source) = args.sources.iter().find(|source| is_read_once(source)) {
         return Err(Error::Usage(format!(
-            "--sort-by {field}: a report has a fixed order; its HTML can be sorted by any column"
+            "{source}: a report reads its sources several times, and a pipe can be read once; write it to a file"
         )));
-    }
-    if args.sources.iter().any(|source| source == "-") {
-        return Err(Error::Usage(
-            "-: a report reads its sources several times, and a pipe can be read once; write it to a file".to_owned(),
-        ));
     }
     if context.settings.format == Format::Csv {
         return Err(Error::Usage("-o csv: a report is more than one table; -o json has all of it".to_owned()));

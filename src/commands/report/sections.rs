@@ -10,8 +10,8 @@ use crate::inputs::load::Load;
 use crate::inputs::{logs, together};
 use crate::model::cause::{Cause, Source};
 use crate::model::incident::{Flame, Section};
-use crate::model::question::{self, Bounds, Question};
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::question::{self, Question};
+use crate::model::time::{Bounds, MINUTE, Micros, SECOND, Span};
 use crate::sources::watcher::Watcher;
 use crate::views::Format;
 use Source::{Audit, Cgroup, Etcd, Heap, Metrics, Objects};
@@ -44,7 +44,7 @@ const ORDER: [&str; 20] = [
     "etcd_diff",
 ];
 /// Less time before the window shows nothing of clients.
-const MIN_SPAN_US: Micros = 60 * SECOND;
+const MIN_SPAN_US: Micros = MINUTE;
 
 /// All sections.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use crate::analysis::incident::episode_report;
 use crate::cli::{Context, Error, FailOn, Settings, Shown, parse_time, silent};
 use crate::commands::{self, report};
 use crate::inputs::episodes;
-use crate::model::question::{Balance, Bounds, Clients, Controllers, GuardEvents, Question, Report, Traffic};
+use crate::model::question::{Balance, Clients, Controllers, GuardEvents, Question, Report, Traffic};
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{Bounds, HOUR, Micros};
 use crate::model::uri::parameters;
 use crate::sources::clock::now;
 use crate::sources::store::Store;
@@ -19,7 +19,7 @@ use serde_json::json;
 use std::collections::HashSet;
 
 /// What is looked at where nobody says since when.
-const DEFAULT_SPAN: Micros = 3600 * SECOND;
+const DEFAULT_SPAN: Micros = HOUR;
 
 /// Paths, and the parameters that each takes besides `since` and `until`.
 const PATHS: [(&str, &[&str]); 8] = [

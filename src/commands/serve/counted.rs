@@ -19,7 +19,7 @@ use crate::model::exposed::{Exposed, Family, FamilyKind, Spec};
 use crate::model::question::{Clients, Question};
 use crate::model::report::Severity;
 use crate::model::rollup::{Manifest, StoredFile};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros, SECOND};
 use crate::sources::clock::now;
 use crate::sources::rolled::Rolled;
 use crate::sources::store::Store;
@@ -31,7 +31,7 @@ use std::path::PathBuf;
 const FILE: &str = ".serve.json";
 
 /// What is judged: the time before now.
-const JUDGED: Micros = 3600 * SECOND;
+const JUDGED: Micros = HOUR;
 
 const fn counter(name: &'static str, help: &'static str) -> Spec {
     Spec { name, help, kind: FamilyKind::Counter, labels: &[] }

@@ -6,6 +6,7 @@ use crate::actions::fresh;
 use crate::actions::web::WebAnswer;
 use crate::cli::Error;
 use crate::inputs::recording::failed;
+use crate::sources::clock;
 use crate::sources::open::{Place, recognise};
 use crate::sources::piece::identity;
 use crate::sources::store::Store;
@@ -190,7 +191,7 @@ impl PostedLog {
     }
 
     fn put_aside(&mut self) -> io::Result<()> {
-        let now = jiff::Timestamp::now().as_microsecond();
+        let now = clock::now();
         fs::rename(&self.path, self.path.with_file_name(format!("audit-{now}.log")))?;
         self.file = fresh::append(&self.path)?;
         self.bytes = 0;

@@ -27,7 +27,7 @@ use crate::cli::{Context, Error, KubeFlags, parse_every};
 #[cfg(feature = "history")]
 use crate::commands::fleet::{self, NamedCluster};
 use crate::model::units::parse_bytes;
-use crate::sources::arguments::{expand, is_live as is_live_source};
+use crate::sources::arguments::{expand, is_live as is_live_source, is_read_once};
 use crate::sources::clock::now;
 #[cfg(feature = "history")]
 use crate::sources::store::Store;
@@ -124,11 +124,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     };
     let keys =
         Keys::with(&context.settings.tui.keys).map_err(|why| Error::Usage(format!("config file, tui.keys: {why}")))?;
-    if args.sources.iter().chain(&args.follow).any(|source| source == "-") {
-        return Err(Error::Usage(
-            "-: the terminal UI reads its sources repeatedly, and a pipe can be read once; write it to a file"
-                .to_owned(),
-        ));
+    if let Some(source) = args.sources.iter().chain(&args.follow).find(|source| is_read_once(source)) {
+        return Err(Error::Usage(format!(
+            "{source}: the terminal UI reads its sources repeatedly, and a pipe can be read once; write it to a file"
+        )));
     }
     #[cfg(feature = "history")]
     if let Some(clusters) = fleet::several(&args.sources) {

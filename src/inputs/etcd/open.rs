@@ -4,6 +4,7 @@ use super::opened::{Looks, Opened, SharedDatabases, Walked};
 use crate::analysis::keyspace::file::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
+use crate::model::event::called;
 use crate::model::input::InputReport;
 use crate::model::moment::{Capture, too_early, up_to};
 use crate::model::time::Micros;
@@ -16,7 +17,7 @@ use crate::sources::open::{Place, Source};
 use crate::sources::packing::Packing;
 use crate::sources::wanted::Wanted;
 use crate::views::text::plain;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Arc<Open
         }
     }
     let Some(opened) = opened else {
-        let nothing = || vec![format!("{}: no etcd database to read", plain(argument))];
-        return Err(Error::Input(if foreign.is_empty() { nothing() } else { foreign }.join("\nplimsoll: ")));
+        let nothing = || vec![format!("{argument}: no etcd database to read")];
+        return Err(Error::inputs(if foreign.is_empty() { nothing() } else { foreign }));
     };
     for error in &foreign {
         context.lost(error)?;
@@ -76,7 +77,7 @@ pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Contex
     for mut source in found.databases {
         match read(&mut source, context)? {
             Err(why) => unused.push(why),
-            Ok(opened) => match taken(&source, &opened.database) {
+            Ok(opened) => match opened.taken() {
                 Some(at) => dated.push((at, opened)),
                 None => unused.push(format!("{}: its time is unknown", plain(&source.path))),
             },
@@ -100,23 +101,33 @@ pub(crate) fn open_at(arguments: &[String], moment: Micros, context: &mut Contex
 }
 
 /// The database that was written first, and the one that was written last, of those that sources hold; none where there
-/// are not two.
+/// are not two, or those of several clusters.
 pub(crate) fn ends(arguments: &[String], context: &mut Context<'_>) -> Result<Option<[Arc<Opened>; 2]>, Error> {
-    Ok(<[Arc<Opened>; 2]>::try_from(extremes(arguments, context)?).ok())
+    let Ends { of_one_cluster, ends } = extremes(arguments, context)?;
+    Ok(<[Arc<Opened>; 2]>::try_from(ends).ok().filter(|_| of_one_cluster))
 }
 
 /// The database that was written first, of those that sources hold.
 pub(crate) fn first(arguments: &[String], context: &mut Context<'_>) -> Result<Option<Arc<Opened>>, Error> {
-    Ok(extremes(arguments, context)?.into_iter().next())
+    Ok(extremes(arguments, context)?.ends.into_iter().next())
 }
 
 /// The database that was written last, of those that sources hold.
 pub(crate) fn last(arguments: &[String], context: &mut Context<'_>) -> Result<Option<Arc<Opened>>, Error> {
-    Ok(extremes(arguments, context)?.pop())
+    Ok(extremes(arguments, context)?.ends.pop())
 }
 
-fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Vec<Arc<Opened>>, Error> {
+/// The databases that were written first and last, of those that sources hold.
+struct Ends {
+    /// Whether all that sources hold are of one cluster, as far as that is known.
+    of_one_cluster: bool,
+    /// In order.
+    ends: Vec<Arc<Opened>>,
+}
+
+fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Ends, Error> {
     let mut ends: Vec<Arc<Opened>> = Vec::new();
+    let mut clusters: BTreeSet<String> = BTreeSet::new();
     let mut foreign = None;
     for mut source in find::find(arguments, Wanted::Databases, context.io.now).databases {
         match read(&mut source, context)? {
@@ -125,12 +136,21 @@ fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Vec<Arc<O
         }
         ends.sort_by_key(|opened| opened.database.bolt.meta.transaction);
         if ends.len() > 2 {
-            ends.remove(1);
+            clusters.insert(ends.remove(1).cluster());
         }
+    }
+    clusters.extend(ends.iter().map(|opened| opened.cluster()));
+    if clusters.len() > 1 {
+        let names: Vec<&str> = clusters.iter().map(|name| called(name)).collect();
+        context.notice_once(format!(
+            "etcd databases of several clusters ({}) are not compared with one another; give those of one",
+            names.join(", ")
+        ))?;
+        return Ok(Ends { of_one_cluster: false, ends });
     }
     match foreign.filter(|_| ends.is_empty()) {
         Some(error) => Err(Error::Input(error)),
-        None => Ok(ends),
+        None => Ok(Ends { of_one_cluster: true, ends }),
     }
 }
 
@@ -142,7 +162,7 @@ pub(crate) fn dated(
     context: &mut Context<'_>,
 ) -> Result<Result<(Arc<Opened>, Option<Micros>), String>, Error> {
     Ok(read(source, context)?.map(|opened| {
-        let at = taken(source, &opened.database);
+        let at = opened.taken();
         (opened, at)
     }))
 }
@@ -156,7 +176,8 @@ fn read(source: &mut Source, context: &mut Context<'_>) -> Result<Result<Arc<Ope
     let size = if source.size > 0 { source.size } else { bolt.file_bytes };
     Ok(match Database::read(bolt) {
         Ok(database) => {
-            let opened = Arc::new(Opened { path: source.path.clone(), size, database });
+            let place = if let Place::File(path) = &source.place { Some(path.clone()) } else { None };
+            let opened = Arc::new(Opened { path: source.path.clone(), place, size, database });
             SharedDatabases::keep(context, &opened);
             Ok(opened)
         }
@@ -184,6 +205,16 @@ fn bolt(source: &mut Source) -> Result<Bolt, Error> {
 }
 
 impl Opened {
+    /// When it was taken, as far as that is known.
+    pub(crate) fn taken(&self) -> Option<Micros> {
+        taken(self.place.as_deref(), &self.database)
+    }
+
+    /// The cluster that it is of, as its bundle or a folder around it says; else empty.
+    pub(crate) fn cluster(&self) -> String {
+        self.place.as_deref().map(find::cluster_of).unwrap_or_default()
+    }
+
     /// What is known of the file after a pass; says what is damaged.
     pub(crate) fn file(&self, walked: &Walked, context: &mut Context<'_>) -> Result<File, Error> {
         let mut file = self.pages(&walked.walk, context)?;

@@ -7,6 +7,7 @@ use crate::cli::Context;
 use crate::model::keyspace::Want;
 use crate::sources::etcd::{Database, Walk};
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An open database, and where it was found.
@@ -14,6 +15,8 @@ use std::sync::Arc;
 pub(crate) struct Opened {
     /// Its path, for people.
     pub path: String,
+    /// Where it lies; `None` for what has no place in a file system.
+    pub place: Option<PathBuf>,
     /// Bytes that were read, packed or not.
     pub size: u64,
     pub database: Database,

@@ -6,6 +6,7 @@ use super::opened::Opened;
 use crate::analysis::keyspace::Mode;
 use crate::analysis::keyspace::diff::{self, Removed};
 use crate::cli::{Context, Error};
+use crate::model::time::Micros;
 use std::sync::Arc;
 
 /// What was deleted between two databases.
@@ -15,6 +16,10 @@ pub(crate) struct Between {
     pub(crate) removed: Removed,
     /// The files, the older first.
     pub(crate) files: Vec<String>,
+    /// The cluster that they are of; empty where nobody says.
+    pub(crate) cluster: String,
+    /// When they were taken, as far as that is known.
+    pub(crate) taken: [Option<Micros>; 2],
     /// The latest revision of each.
     revisions: Vec<u64>,
 }
@@ -44,6 +49,7 @@ pub(crate) fn asks() -> Ask {
 
 fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<Between, Error> {
     let files = sides.iter().map(|side| side.path.clone()).collect();
+    let (cluster, taken) = (sides[1].cluster(), sides.each_ref().map(|side| side.taken()));
     let (mut spaces, mut revisions) = (Vec::new(), Vec::new());
     for side in &sides {
         let walked = side.walked(None, &asks(), context);
@@ -54,5 +60,5 @@ fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<Between
         [old, new] => diff::compare(&old.space, &new.space).removed(),
         _ => Removed::new(),
     };
-    Ok(Between { removed, files, revisions })
+    Ok(Between { removed, files, cluster, taken, revisions })
 }

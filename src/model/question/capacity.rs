@@ -1,8 +1,8 @@
 //! Questions about capacity: quotas, and when limits are reached.
 
-use super::{Bounds, Line};
+use super::Line;
 use crate::model::series::DAY;
-use crate::model::time::Micros;
+use crate::model::time::{Bounds, Micros};
 
 /// Where quotas and their usage are read from.
 #[derive(Debug, Clone, Default, PartialEq)]

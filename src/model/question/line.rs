@@ -1,7 +1,6 @@
 //! A command line, written flag by flag.
 
-use super::Bounds;
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Bounds, Micros};
 use std::fmt::Display;
 
 /// The words of a command line. What has no value is left out; what has the default of its flag may be.

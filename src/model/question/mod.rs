@@ -20,10 +20,7 @@ pub use state::{
     HeapFlame, HeapTop, HeapWhat, HistoryBy, KeysBy, MemoryShow, StacksBy, Weight,
 };
 
-use super::time::Micros;
-
-/// From when on, and until when; µs since 1970.
-pub type Bounds = (Option<Micros>, Option<Micros>);
+use super::time::{Bounds, Micros};
 
 /// The bounds of what happened up to a moment, which belongs to them; those given where there is none.
 pub fn up_to(at: Option<Micros>, (since, until): Bounds) -> Bounds {

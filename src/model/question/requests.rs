@@ -1,8 +1,8 @@
 //! Questions about requests: who sends what, and how it went.
 
-use super::{Bounds, Line};
+use super::Line;
 use crate::model::report::Severity;
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Bounds, Micros};
 
 /// What requests are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

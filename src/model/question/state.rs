@@ -1,9 +1,9 @@
 //! Questions about what is held: etcd's key space, memory of cgroups, the Go heap.
 
+use super::Line;
 use super::requests::value_name;
-use super::{Bounds, Line};
 use crate::model::problem::Problem;
-use crate::model::time::Micros;
+use crate::model::time::{Bounds, Micros};
 use std::time::Duration;
 
 /// What rows of `etcd usage` are made by.

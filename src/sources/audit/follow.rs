@@ -21,7 +21,7 @@ use crate::model::bundle::Bundle;
 use crate::model::event::{Stream, Timed};
 use crate::model::problem::Problem;
 use crate::model::stray::Days;
-use crate::model::time::Micros;
+use crate::model::time::{Bounds, Micros};
 use crate::sources::arguments;
 use crate::sources::clock::now;
 use crate::sources::find;
@@ -69,7 +69,7 @@ pub struct Follower {
     /// When what was read so far was dated.
     days: Days,
     /// Only events from here on, and before there, are judged by that.
-    window: (Option<Micros>, Option<Micros>),
+    window: Bounds,
     /// Folders and globs: what may come to have new logs.
     growing: Vec<String>,
     folders: HashMap<PathBuf, Folder>,

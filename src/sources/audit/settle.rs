@@ -3,9 +3,8 @@
 
 use super::pass::Outcome;
 use crate::model::input::Coverage;
-use crate::model::question::Bounds;
 use crate::model::stray::{KeptDays, MAX_DURATION};
-use crate::model::time::{Micros, together};
+use crate::model::time::{Bounds, Micros, Span, together};
 use crate::sources::found::LogStream;
 use crate::sources::open::{EDGE, Place, Source};
 use crate::sources::packing::HEAD;
@@ -15,9 +14,6 @@ const MIN_EVENTS: usize = 3;
 
 /// How far around its beginning what can be read only once is believed: three years.
 const ONCE: Micros = 36 * MAX_DURATION;
-
-/// First and last instant.
-pub type Stretch = (Micros, Micros);
 
 /// Which times of logs are of interest.
 #[derive(Debug, Clone, Copy)]
@@ -95,17 +91,17 @@ pub(super) fn guess(streams: &[LogStream]) -> KeptDays {
             Place::Once(_) | Place::Url(_) => head.map(|at| (at.saturating_sub(ONCE), at.saturating_add(ONCE))),
         }
     };
-    let in_order = |(a, b): Stretch| (a.min(b), a.max(b));
+    let in_order = |(a, b): Span| (a.min(b), a.max(b));
     let files = streams.iter().flat_map(|stream| &stream.files).filter(|file| file.content.is_log());
-    let stretches: Option<Vec<Stretch>> = files.map(|file| stretch(file).map(in_order)).collect();
+    let stretches: Option<Vec<Span>> = files.map(|file| stretch(file).map(in_order)).collect();
     stretches
         .filter(|stretches| !stretches.is_empty())
         .map_or_else(KeptDays::default, |stretches| KeptDays::around(&stretches))
 }
 
-/// From the first event near the start of any file to the last near the end of any, stray ones left out; `None` unless
-/// all can be read at any place.
-pub fn span(streams: &[LogStream]) -> Option<Micros> {
+/// How long the logs are: from the first event near the start of any file to the last near the end of any, stray ones
+/// left out; `None` unless all can be read at any place.
+pub fn length(streams: &[LogStream]) -> Option<Micros> {
     let kept = guess(streams);
     let files = || streams.iter().flat_map(|stream| &stream.files);
     let within = |times: Vec<Micros>| times.into_iter().filter(|at| kept.takes(*at)).collect::<Vec<_>>();
@@ -117,15 +113,16 @@ pub fn span(streams: &[LogStream]) -> Option<Micros> {
     (last > first).then_some(last - first)
 }
 
-/// The same, estimated where a file's end can't be looked at: as if it went on at the pace at which it begins.
-pub fn rough_span(streams: &[LogStream]) -> Option<Micros> {
+/// How long the logs are, estimated where a file's end can't be looked at: as if it went on at the pace at which it
+/// begins.
+pub fn rough_length(streams: &[LogStream]) -> Option<Micros> {
     rough_ends(streams).map(|(first, last)| last.saturating_sub(first)).filter(|span| *span > 0)
 }
 
-/// From when until when that is.
-pub fn rough_ends(streams: &[LogStream]) -> Option<Stretch> {
+/// From when until when the logs are, estimated in the same way.
+pub fn rough_ends(streams: &[LogStream]) -> Option<Span> {
     let kept = guess(streams);
-    let mut all: Option<Stretch> = None;
+    let mut all: Option<Span> = None;
     for file in streams.iter().flat_map(|stream| &stream.files) {
         let times =
             || file.head_times(usize::MAX).into_iter().chain(file.tail_times(usize::MAX)).filter(|at| kept.takes(*at));
@@ -146,10 +143,3 @@ const UNPACKED: u64 = 15;
 
 /// Times the head that a file is taken to be long, at most.
 const MANY_HEADS: u64 = 1 << 20;
-
-/// A length that holds whole tiles of all stored roll-ups among these.
-pub fn in_tiles(streams: &[LogStream], length: Micros) -> Micros {
-    // Each tile is a multiple of all shorter ones.
-    let tile = streams.iter().filter_map(|own| own.rolled).max().unwrap_or(1);
-    (length.max(1) + tile - 1) / tile * tile
-}

@@ -4,8 +4,8 @@ use super::Database;
 use super::object;
 use crate::model::keyspace::Want;
 use crate::model::time::{Micros, SECOND};
-use crate::sources::open::{Place, Source};
 use crate::sources::pages::{modified, time_in};
+use std::path::Path;
 
 /// Leaf pages at the end of the keys whose values are looked at: the last writes of some minutes.
 const LEAVES: usize = 256;
@@ -16,8 +16,7 @@ const SLACK_SECS: i64 = 900;
 
 /// When a database was taken: by the name of its file or of the folder around it, else by the times in the values that
 /// were written last, else by when the file was written.
-pub fn taken(source: &Source, database: &Database) -> Option<Micros> {
-    let path = if let Place::File(path) = &source.place { Some(path.as_path()) } else { None };
+pub fn taken(path: Option<&Path>, database: &Database) -> Option<Micros> {
     let names = [path, path.and_then(|path| path.parent())];
     let named = |name: &std::ffi::OsStr| time_in(&stem(&name.to_string_lossy()));
     let by_name = names.into_iter().flatten().filter_map(|path| path.file_name()).find_map(named);

@@ -97,8 +97,9 @@ impl<'p> Reader<'p> {
         self.start = self.at;
         self.at += line.len() + 1;
         self.line += 1;
+        line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.dialect == Dialect::Text {
-            line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
+            line = line.trim_ascii_start();
         }
         if line.len() > LONGEST_LINE {
             return Some(Item::Bad(Fault { what: "the line is longer than 1 MiB", at: LONGEST_LINE }));

@@ -6,6 +6,7 @@ use crate::model::problem::{Problem, ProblemKind};
 use crate::model::time::Micros;
 use crate::sources::arguments::expand;
 use crate::sources::belonging::{Belonging, Bundles};
+use crate::sources::clock;
 use crate::sources::content::Content;
 use crate::sources::objects::{TEMPLATE, head, is_template, read, whole};
 use crate::sources::open::{Place, Source, SourceError, recognise};
@@ -50,6 +51,8 @@ pub struct Capture {
     pub cluster: String,
     /// When they were taken, by the name of the folder or file, else by when the file was written.
     pub at: Micros,
+    /// Whether the name of a folder or file says so: then it is one of several that were taken one after the other.
+    pub is_dated: bool,
     /// The folder that they lie in; of files that were named one by one, the first.
     pub path: String,
     pub objects: Arc<Objects>,
@@ -70,8 +73,10 @@ pub struct Captures {
 /// is left to others.
 pub fn find(arguments: &[String]) -> Captures {
     let mut all = Captures::default();
-    // (cluster, folder or nothing, time) → objects: a capture is what lies in one folder under one time.
-    let mut captures: BTreeMap<(String, PathBuf, Micros), (String, Objects)> = BTreeMap::new();
+    // A capture is what lies in one folder under one time.
+    let mut captures: BTreeMap<CaptureKey, (String, Objects)> = BTreeMap::new();
+    // Those that no name dates.
+    let mut undated: HashSet<CaptureKey> = HashSet::new();
     let mut files = Vec::new();
     let mut bundles = Bundles::default();
     for argument in arguments.iter().filter(|argument| *argument == "-" || !argument.contains("://")) {
@@ -79,6 +84,10 @@ pub fn find(arguments: &[String]) -> Captures {
         let Ok((places, from_folder)) = expand(argument) else { continue };
         for place in places {
             let Ok(mut source) = recognise(&place) else { continue };
+            if source.content == Content::CUT && from_folder && is_called_so(&place) {
+                all.errors.push(Arc::new(SourceError::Cut(source.path).into()));
+                continue;
+            }
             if !matches!(source.content, Content::Other(_) | Content::AuditDocument) || !looks_so(&mut source) {
                 continue;
             }
@@ -88,15 +97,15 @@ pub fn find(arguments: &[String]) -> Captures {
                 continue;
             }
             let above = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let at =
-                [name, above].iter().find_map(|name| time_in(name)).or_else(|| modified(&place)).unwrap_or_default();
+            let named = [name, above].iter().find_map(|name| time_in(name));
+            let at = named.or_else(|| modified(&place)).unwrap_or_else(clock::now);
             // What a person names one by one is one capture.
             let folder = if from_folder { folder } else { PathBuf::new() };
-            files.push(ObjectFile { cluster, folder, at, source });
+            files.push(ObjectFile { cluster, folder, at, is_dated: named.is_some(), source });
         }
     }
     // An object that several files of a capture have is one, as it was last.
-    let mut met: HashMap<(String, PathBuf, Micros), HashSet<u64>> = HashMap::new();
+    let mut met: HashMap<CaptureKey, HashSet<u64>> = HashMap::new();
     let mut newest_first: Vec<(usize, ObjectFile)> = files.into_iter().enumerate().collect();
     newest_first.sort_by_key(|(_, file)| std::cmp::Reverse(file.at));
     let mut read: BTreeMap<usize, (Option<InputReport>, Option<CaptureError>)> = BTreeMap::new();
@@ -108,10 +117,14 @@ pub fn find(arguments: &[String]) -> Captures {
         let taken = file.take(&mut objects);
         *met = std::mem::take(&mut objects.met);
         if taken.0.as_ref().is_some_and(|input| input.records > 0 || input.skipped == 0) {
-            let ObjectFile { cluster, folder, at, source } = file;
+            let ObjectFile { cluster, folder, at, is_dated, source } = file;
             let around = Path::new(&source.path).parent().filter(|_| !is_named);
             let place = around.map_or_else(|| source.path.clone(), |folder| folder.display().to_string());
-            let (_, all) = captures.entry((cluster, folder, at)).or_insert((place, Objects::default()));
+            let key = (cluster, folder, at);
+            if !is_dated && !is_named {
+                undated.insert(key.clone());
+            }
+            let (_, all) = captures.entry(key).or_insert((place, Objects::default()));
             all.merge(objects);
         }
         read.insert(number, taken);
@@ -120,11 +133,12 @@ pub fn find(arguments: &[String]) -> Captures {
         all.inputs.extend(input);
         all.errors.extend(error.map(Arc::new));
     }
+    let captures = together(captures, &undated, met);
     // Files that are named one by one carry times of their own: the latest is the capture's.
     let mut named: BTreeMap<String, (String, Micros, Objects)> = BTreeMap::new();
-    let capture = |cluster, at, path, mut objects: Objects| {
+    let capture = |cluster, (at, is_dated), path, mut objects: Objects| {
         objects.settle();
-        Capture { cluster, at, path, objects: Arc::new(objects) }
+        Capture { cluster, at, is_dated, path, objects: Arc::new(objects) }
     };
     for ((cluster, folder, at), (path, objects)) in captures {
         if folder.as_os_str().is_empty() {
@@ -132,12 +146,56 @@ pub fn find(arguments: &[String]) -> Captures {
             *latest = at.max(*latest);
             all.merge(objects);
         } else {
-            all.captures.push(capture(cluster, at, path, objects));
+            let is_dated = !undated.contains(&(cluster.clone(), folder, at));
+            all.captures.push(capture(cluster, (at, is_dated), path, objects));
         }
     }
-    all.captures.extend(named.into_iter().map(|(cluster, (path, at, objects))| capture(cluster, at, path, objects)));
+    all.captures
+        .extend(named.into_iter().map(|(cluster, (path, at, objects))| capture(cluster, (at, false), path, objects)));
     all.captures.sort_by(|a, b| (&a.cluster, a.at).cmp(&(&b.cluster, b.at)));
     all
+}
+
+/// Cluster, folder (none for files that are named one by one), time.
+type CaptureKey = (String, PathBuf, Micros);
+
+/// Makes one capture of files of a folder that were written one after the other, as by a loop over namespaces or kinds,
+/// and have no object in common. The time of the last one is the capture's.
+fn together(
+    captures: BTreeMap<CaptureKey, (String, Objects)>,
+    undated: &HashSet<CaptureKey>,
+    mut met: HashMap<CaptureKey, HashSet<u64>>,
+) -> BTreeMap<CaptureKey, (String, Objects)> {
+    let mut all: Vec<(CaptureKey, (String, Objects))> = Vec::with_capacity(captures.len());
+    // The objects of the last one.
+    let mut last: HashSet<u64> = HashSet::new();
+    for (key, (place, objects)) in captures {
+        let own = if undated.contains(&key) { met.remove(&key).unwrap_or_default() } else { HashSet::new() };
+        match all.last_mut() {
+            Some((before, (_, into)))
+                if undated.contains(&key)
+                    && undated.contains(before)
+                    && (&before.0, &before.1) == (&key.0, &key.1)
+                    && own.is_disjoint(&last) =>
+            {
+                *before = key;
+                into.merge(objects);
+                last.extend(own);
+            }
+            _ => {
+                all.push((key, (place, objects)));
+                last = own;
+            }
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// Whether a file of which nothing can be unpacked is called as files of objects are.
+fn is_called_so(place: &Place) -> bool {
+    let Place::File(path) = place else { return false };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    [".json", ".yaml", ".yml"].iter().any(|ending| name.contains(ending))
 }
 
 /// A file of objects.
@@ -146,6 +204,8 @@ struct ObjectFile {
     /// That it lies in; empty of one that is named.
     folder: PathBuf,
     at: Micros,
+    /// Whether its name, or its folder's, says when it was taken.
+    is_dated: bool,
     source: Source,
 }
 

@@ -257,6 +257,7 @@ impl Queries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::MINUTE;
 
     #[test]
     fn placeholders_are_filled_in() {
@@ -272,7 +273,7 @@ mod tests {
             r#"max by (namespace, resourcequota, resource) (max_over_time(kube_resourcequota{type="used",cluster="a",namespace="b"}[1500ms]))"#
         );
         assert_eq!(
-            queries.get("api-rps").unwrap().expression(60 * SECOND, &[]),
+            queries.get("api-rps").unwrap().expression(MINUTE, &[]),
             "sum by (verb, resource) (rate(apiserver_request_total{}[300s]))"
         );
         for query in queries.iter() {

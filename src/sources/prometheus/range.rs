@@ -9,7 +9,7 @@ use super::client::{Client, Endpoint, Fault};
 use super::error::PromError;
 use super::queries::Query;
 use crate::model::series::{Day, DayFold, Point, Series};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{HOUR, Micros, SECOND};
 use crate::model::units::grouped;
 use crate::sources::watcher::Watcher;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ impl Window {
     /// The whole steps between two times. Steps are counted from 1970, so that days hold whole ones where the step
     /// divides a day.
     pub fn new(from: Micros, until: Micros, step: Micros) -> Result<Self, PromError> {
-        if !(SECOND..=3_600 * SECOND).contains(&step) || step % 1_000 != 0 {
+        if !(SECOND..=HOUR).contains(&step) || step % 1_000 != 0 {
             return Err(PromError::Given("--step must be between 1s and 1h, in whole milliseconds".to_owned()));
         }
         let down = |at: Micros| at.div_euclid(step) * step;
@@ -461,10 +461,11 @@ fn about(query: &Query, fault: Fault) -> PromError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::MINUTE;
 
     #[test]
     fn a_window_is_whole_steps() {
-        let minute = 60 * SECOND;
+        let minute = MINUTE;
         let window = Window::new(minute + 1, 10 * minute + 7, 5 * minute).unwrap();
         assert_eq!((window.from(), window.until(), window.steps()), (5 * minute, 10 * minute, 1));
         assert!(Window::new(minute, 9 * minute, 5 * minute).is_err());

@@ -2,6 +2,7 @@
 
 use super::key;
 use super::table::Table;
+use crate::model::names;
 use crate::model::problem::Problem;
 use crate::model::series::Series;
 use crate::model::time::{Micros, SECOND, parse_any};
@@ -52,6 +53,10 @@ pub fn read(argument: &str, name: Option<&str>, sink: &mut dyn Sink) -> Result<I
     let mut begin = [0; 4];
     let mut file =
         std::fs::File::open(path).map_err(|error| Problem::from(error).at(argument).hint("check the path"))?;
+    if file.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        // What was looked at in a pipe can't be read again.
+        return text(argument, Box::new(file), name, sink);
+    }
     if file.read_exact(&mut begin).is_ok() && &begin == b"PAR1" {
         return parquet(path, sink);
     }
@@ -249,7 +254,7 @@ fn answer(path: &str, input: impl Read, name: Option<&str>, sink: &mut dyn Sink)
             refused(what.hint("give one with --name"))
         })?;
         let pairs: Vec<(&str, &str)> = metric.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let id = sink.series(&Series::new(&own, &pairs)).map_err(refused)?;
+        let id = sink.series(&Series::new(names::of_metric(&own), &pairs)).map_err(refused)?;
         for (seconds, text) in values.into_iter().chain(value) {
             let at = instant(&seconds.to_string()).map_err(refused)?;
             match number(&text).map_err(refused)? {

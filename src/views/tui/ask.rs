@@ -6,10 +6,10 @@ use super::state::State;
 use super::want::{Role, Want};
 use crate::model::cause::Source;
 use crate::model::question::{
-    self, Bounds, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Fleet, Forecast, GuardEvents, HeapFlame, HeapTop, Kind,
-    MemoryShow, Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
+    self, Clients, EtcdDiff, EtcdFlame, EtcdUsage, Fleet, Forecast, GuardEvents, HeapFlame, HeapTop, Kind, MemoryShow,
+    Question, QuotaCheck, QuotaPropose, QuotaSources, Traffic, Weight,
 };
-use crate::model::time::{self, Micros, Span};
+use crate::model::time::{self, Bounds, Micros, Span};
 
 fn want(question: Question) -> Want {
     Want::Answer(Box::new(question))

@@ -1,10 +1,9 @@
 //! The time that is looked at: a window that ends at a moment, which stands still, plays, or follows the present.
 
-use crate::model::time::{Micros, SECOND, Span};
+use crate::model::time::{HOUR, MINUTE, Micros, SECOND, Span};
 
 /// Lengths of a window, shortest first; behind them all of the time.
-const LENGTHS: [Micros; 7] =
-    [10 * SECOND, 30 * SECOND, 60 * SECOND, 300 * SECOND, 900 * SECOND, 3_600 * SECOND, 21_600 * SECOND];
+const LENGTHS: [Micros; 7] = [10 * SECOND, 30 * SECOND, MINUTE, 300 * SECOND, 900 * SECOND, HOUR, 21_600 * SECOND];
 /// How fast time may be played.
 const SPEEDS: [i64; 8] = [1, 2, 5, 10, 30, 60, 300, 3_600];
 /// Steps that the time of a bundle is cut into.
@@ -35,7 +34,7 @@ pub struct Clock {
 impl Clock {
     /// One that follows the present, with a window of a minute; or one that looks at all there is.
     pub fn new(is_live: bool) -> Self {
-        let length = is_live.then_some(60 * SECOND);
+        let length = is_live.then_some(MINUTE);
         Self { is_live, is_playing: is_live, length, speed: 3, tile: SECOND, ..Self::default() }
     }
 
@@ -200,13 +199,13 @@ mod tests {
             let (from, to) = back.asked().unwrap();
             assert_eq!((Some(from), to % (10 * SECOND)), (back.span.map(|span| span.0), 0), "all until a moment");
         }
-        clock.set_length(60 * SECOND);
+        clock.set_length(MINUTE);
         assert_eq!(clock.asked(), Some((1_550 * SECOND, 1_610 * SECOND)), "the last second is in it");
         for _ in 0..100 {
             clock.by_steps(-1);
             let (from, to) = clock.asked().unwrap();
             assert_eq!((from % (10 * SECOND), to % (10 * SECOND)), (0, 0));
-            assert!((from..=to).contains(&clock.at) && to - from <= 60 * SECOND && to > from);
+            assert!((from..=to).contains(&clock.at) && to - from <= MINUTE && to > from);
         }
         assert_eq!(clock.asked(), Some((1_000 * SECOND, 1_010 * SECOND)));
         clock.set_length(15 * SECOND);
@@ -259,7 +258,7 @@ mod tests {
     fn playing_moves_the_moment_and_stops_at_the_end() {
         let mut clock = clock(false);
         clock.toggle();
-        assert_eq!((clock.at, clock.length(), clock.speed()), (1_001 * SECOND, Some(60 * SECOND), 10));
+        assert_eq!((clock.at, clock.length(), clock.speed()), (1_001 * SECOND, Some(MINUTE), 10));
         assert!(!clock.tick(0), "how long ago the last tick was is not known yet");
         assert!(clock.tick(SECOND) && clock.at == 1_011 * SECOND);
         clock.hurry(true);

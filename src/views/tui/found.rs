@@ -1,7 +1,7 @@
 //! What there is to look at: sources by kind.
 
 use crate::model::cause::Source;
-use crate::model::time::{Micros, Span};
+use crate::model::time::{Bounds, Span};
 
 /// What kinds of sources there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct SourceKinds {
     /// Whether objects are listed again and again.
     pub lists_objects: bool,
     /// What they say they are about: from when, to when.
-    pub bounds: (Option<Micros>, Option<Micros>),
+    pub bounds: Bounds,
     /// Of a fleet: they are those of the cluster that was opened so many-th.
     pub opened: u64,
 }

@@ -28,7 +28,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
     let mut objects: BTreeMap<Object<'r>, Vec<(usize, ObjectRow<'r>)>> = BTreeMap::new();
     for (number, profile) in clients.list.iter().enumerate().filter(|(_, profile)| !profile.is_apiserver()) {
         for (what, one) in &profile.uses {
-            for object in one.objects.iter().filter(|object| object.conflicts > 0) {
+            for object in one.objects.iter().filter(|object| object.writes > 0) {
                 let key = Object {
                     cluster: profile.who.cluster,
                     what: *what,
@@ -40,6 +40,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         }
     }
     for (Object { what, namespace, name: object, .. }, rows) in objects {
+        if rows.iter().all(|(_, row)| row.conflicts == 0) {
+            continue;
+        }
         let sum = |of: fn(&ObjectRow<'_>) -> u64| rows.iter().map(|(_, row)| of(row)).sum::<u64>() as f64;
         let (conflicts, writes) = (sum(|row| row.conflicts), sum(|row| row.writes));
         let first = rows.iter().map(|(_, row)| row.span.0).min().unwrap_or(0);
@@ -49,7 +52,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         if per_minute < PER_MINUTE || conflicts / writes.max(1.0) < SHARE || seconds < SECONDS {
             continue;
         }
-        for (number, row) in &rows {
+        for (number, row) in rows.iter().filter(|(_, row)| row.conflicts > 0) {
             let Some(profile) = clients.list.get(*number) else { continue };
             let others =
                 rows.iter().filter(|(other, _)| other != number).filter_map(|(other, _)| clients.list.get(*other));

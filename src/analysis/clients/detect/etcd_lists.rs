@@ -1,7 +1,7 @@
 //! LISTs that read through to etcd where the watch cache could answer.
 
 use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
-use crate::analysis::clients::first_page;
+use crate::analysis::clients::{first_page, is_turned_away};
 use crate::analysis::list_route::{Minor, Route};
 use crate::analysis::rollup::read::TrafficRow;
 use crate::model::report::Severity;
@@ -20,8 +20,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         if what.1 == "events" {
             continue;
         }
-        let minutes =
-            one.minutes(clients, |row| first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd));
+        let minutes = one.minutes(clients, |row| {
+            !is_turned_away(row.code) && first_page(row, clients.server).is_some_and(|list| list.route == Route::Etcd)
+        });
         let busy = minutes.with(PER_MINUTE);
         if busy < RECURRING_MINUTES || minutes.most_in(WINDOW) < PER_MINUTE * WINDOW as f64 {
             continue;

@@ -18,10 +18,16 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let gaps = one.gaps(Fact::Takeover);
         let Some(longest) = gaps.quantile(1.0) else { continue };
         let changes: Minutes = one.fact_minutes(clients, Fact::Takeover);
-        let in_an_hour = changes.most_in(60);
+        // Which of its leases changed its holder is not kept: who holds several changes all of them at once.
+        let in_an_hour = changes.most_in(60) / one.objects.len().max(1) as f64;
         let leases: Vec<String> =
             one.objects.iter().take(3).map(|lease| format!("{}/{}", lease.namespace, lease.name)).collect();
-        let of = if leases.is_empty() { String::new() } else { format!(" of {}", leases.join(", ")) };
+        let of = match (leases.as_slice(), one.objects.len()) {
+            ([], _) => String::new(),
+            ([only], _) => format!(" of {only}"),
+            (some, all) if all > some.len() => format!(", one of {} and {} more,", some.join(", "), all - some.len()),
+            (some, _) => format!(", one of {},", some.join(", ")),
+        };
         let evidence = json!({
             "changes": changes.total(), "changes_in_an_hour": in_an_hour, "longest_gap_s": longest / 1e6,
             "gap_p50_s": gaps.quantile(0.5).unwrap_or(0.0) / 1e6, "leases": leases.join(" "),

@@ -29,10 +29,9 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
             counts[0] += row.requests;
             counts[1] += if refused(&row) { row.requests } else { 0 };
         }
-        let is_refused = |row: &&TrafficRow<'r>| {
-            let [all, bad] = kinds.get(&(row.verb, row.what.0, row.what.1)).copied().unwrap_or_default();
-            refused(row) && bad as f64 >= SHARE * all as f64
-        };
+        kinds.retain(|_, [all, bad]| *bad as f64 >= SHARE * *all as f64);
+        let is_refused =
+            |row: &&TrafficRow<'r>| refused(row) && kinds.contains_key(&(row.verb, row.what.0, row.what.1));
         let minutes = Minutes::of(clients.tile, profile.rows().filter(is_refused).map(|row| (row.tile, row.requests)));
         let sources = profile.sources().max(1) as f64;
         let busy = minutes.with(PER_MINUTE * sources);

@@ -44,11 +44,13 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let is_habit =
             minutes.with(PER_MINUTE) >= RECURRING_MINUTES && minutes.most_in(WINDOW) >= PER_MINUTE * WINDOW as f64;
         let severity = if is_habit { Severity::Warning } else { Severity::Info };
+        let are_alike = large.iter().all(|(_, (size, _))| size.objects == largest.objects);
         let summary = format!(
-            "{} lists all {} without limit: {} LISTs of {} objects and {} each ({source}), {} in all{}",
+            "{} lists all {} without limit: {} LISTs of {}{} objects and {} each ({source}), {} in all{}",
             name(profile),
             resource(what),
             grouped(minutes.total() as u64),
+            if are_alike { "" } else { "up to " },
             grouped(largest.objects),
             bytes(largest.bytes as f64),
             bytes(total as f64),

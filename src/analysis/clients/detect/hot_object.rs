@@ -32,7 +32,7 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let Some(hot) = all.iter().max_by(|a, b| a.per_minute.total_cmp(&b.per_minute)) else { continue };
         let more = match all.len() {
             1 => String::new(),
-            count => format!("; {} more objects likewise", counted(count as u64 - 1, "object")),
+            count => format!("; {} likewise", counted(count as u64 - 1, "more object")),
         };
         let object = path(hot.namespace, hot.name);
         let summary = format!(

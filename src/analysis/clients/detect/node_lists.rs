@@ -1,7 +1,7 @@
 //! LISTs of a node's pods that etcd answers: it decodes the pods of all nodes to find them.
 
 use super::{ClientFinding, Clients, RECURRING_MINUTES, describe, name, resource};
-use crate::analysis::clients::first_page;
+use crate::analysis::clients::{first_page, is_turned_away};
 use crate::analysis::list_route::Route;
 use crate::model::report::Severity;
 use crate::model::units::grouped;
@@ -18,7 +18,8 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         let of_node = |row: &crate::analysis::rollup::read::TrafficRow<'_>| {
             let is_of_node =
                 row.scope == Scope::Cluster && row.shape.is_some_and(|shape| shape.selector == Selector::Node);
-            is_of_node && first_page(row, clients.server).is_some_and(|list| list.route != Route::Cache)
+            let is_from_etcd = || first_page(row, clients.server).is_some_and(|list| list.route != Route::Cache);
+            is_of_node && !is_turned_away(row.code) && is_from_etcd()
         };
         let minutes = one.minutes(clients, of_node);
         let sources = one.copies(profile);

@@ -18,15 +18,14 @@ const SHARE: f64 = 0.1;
 const REQUESTS: f64 = 60.0;
 
 pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>) {
-    let whole = Minutes::of(
-        clients.tile,
-        clients.list.iter().flat_map(|profile| profile.rows()).map(|row| (row.tile, row.requests)),
-    );
     for profile in clients.others() {
         let minutes = Minutes::of(clients.tile, profile.rows().map(|row| (row.tile, row.requests)));
         let Some((usual, most, at)) = minutes.rise(BEFORE) else { continue };
-        let all = whole.at(at);
-        if most < BASELINE_FACTOR * usual.max(1.0) || most < REQUESTS || most < SHARE * all {
+        if most < BASELINE_FACTOR * usual.max(1.0) || most < REQUESTS {
+            continue;
+        }
+        let all = in_minute(clients, at);
+        if most < SHARE * all {
             continue;
         }
         let summary = format!(
@@ -44,4 +43,11 @@ pub(super) fn find<'r>(clients: &Clients<'r>, found: &mut Vec<ClientFinding<'r>>
         );
         found.push((Some(profile.who), describe(finding, 0.9, summary, evidence, &remedy)));
     }
+}
+
+/// What all clients sent in the minute that begins then, in seconds; of a tile that is longer, its part.
+fn in_minute(clients: &Clients<'_>, begin: i64) -> f64 {
+    let rows = clients.list.iter().flat_map(|profile| profile.rows());
+    let within = |tile: i64| (tile + clients.tile).min(begin + 60) - tile.max(begin);
+    rows.map(|row| row.requests as f64 * within(row.tile).max(0) as f64 / clients.tile as f64).sum()
 }

@@ -4,44 +4,45 @@ use super::{Draft, ms};
 use crate::analysis::controllers::classes::Classes;
 use crate::analysis::controllers::scheduler::Scheduler;
 use crate::model::report::{Finding, Severity};
-use crate::model::time::{Micros, SECOND};
+use crate::model::time::{MINUTE, Micros, SECOND};
 use crate::model::units::{counted, duration};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A pod that nobody tried for so long has no scheduler (µs).
-const UNTRIED: Micros = 60 * SECOND;
+const UNTRIED: Micros = MINUTE;
 /// Pods that wait, from which on it matters how many kinds there are, and how many times fewer those must be.
 const ALIKE: u64 = 100;
 const FEWER: u64 = 10;
 
 /// The findings on pods that no scheduler tries.
 pub(in crate::analysis::controllers) fn on_untried(classes: &Classes, taken: Option<Micros>) -> Vec<Finding> {
+    let Some(now) = taken else { return Vec::new() };
     let mut by_scheduler: BTreeMap<&str, (u64, Micros)> = BTreeMap::new();
-    for kind in classes.kinds.iter().filter(|kind| kind.reason.is_empty() && kind.pods > kind.gated) {
-        let since = kind.oldest.zip(taken).map_or(0, |(oldest, taken)| taken - oldest);
-        let one = by_scheduler.entry(&kind.scheduler).or_default();
-        *one = (one.0 + kind.pods - kind.gated, one.1.max(since));
+    for kind in &classes.kinds {
+        for waits in kind.untried.iter().map(|created| now - created).filter(|waits| *waits >= UNTRIED) {
+            let one = by_scheduler.entry(&kind.scheduler).or_default();
+            *one = (one.0 + 1, one.1.max(waits));
+        }
     }
-    let reported =
-        by_scheduler.into_iter().filter(|(_, (_, since))| *since >= UNTRIED).map(|(scheduler, (pods, since))| {
-            let draft = Draft {
-                id: "scheduler-absent",
-                severity: Severity::Warning,
-                confidence: 0.8,
-                summary: format!(
-                    "{} without a node, which {scheduler} never tried to schedule; the oldest has waited for {}",
-                    counted(pods, "pod"),
-                    duration(since)
-                ),
-                evidence: json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64}),
-                remedy: format!(
-                    "check that a scheduler named {scheduler} runs and is the leader; to use another scheduler, \
+    let reported = by_scheduler.into_iter().map(|(scheduler, (pods, since))| {
+        let draft = Draft {
+            id: "scheduler-absent",
+            severity: Severity::Warning,
+            confidence: 0.8,
+            summary: format!(
+                "{} without a node, which {scheduler} never tried to schedule; the oldest has waited for {}",
+                counted(pods, "pod"),
+                duration(since)
+            ),
+            evidence: json!({"pods": pods, "oldest_s": since as f64 / SECOND as f64}),
+            remedy: format!(
+                "check that a scheduler named {scheduler} runs and is the leader; to use another scheduler, \
                  recreate the pods: spec.schedulerName can't be changed"
-                ),
-            };
-            draft.about(&[("scheduler", scheduler)], taken.map(|taken| (taken - since, taken)).unwrap_or_default())
-        });
+            ),
+        };
+        draft.about(&[("scheduler", scheduler)], (now - since, now))
+    });
     reported.collect()
 }
 

@@ -58,7 +58,8 @@ fn growth(queue: &Queue) -> Option<f64> {
 
 fn stalled(queue: &Queue, named: &str) -> Option<Draft> {
     let depth = queue.depth.filter(|depth| *depth >= WAITING)?;
-    let (added, done) = (queue.adds_per_s.unwrap_or(0.0), queue.done_per_s.unwrap_or(0.0));
+    // Where pages do not say how many were processed, nobody knows that none are.
+    let (added, done) = (queue.adds_per_s.unwrap_or(0.0), queue.done_per_s?);
     let pace = if done == 0.0 && queue.course.levels.len() >= 2 {
         "none are processed".to_owned()
     } else if growth(queue).is_some() && done < IDLE * added {

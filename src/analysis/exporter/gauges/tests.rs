@@ -1,8 +1,7 @@
 use super::*;
 use crate::model::apf::Details;
 use crate::model::memory::Amount;
-
-const MINUTE: Micros = 60 * SECOND;
+use crate::model::time::MINUTE;
 
 fn quota(namespace: &str, name: &str, kind: &str) -> Series {
     let labels = [("namespace", namespace), ("resourcequota", name), ("resource", "pods"), ("type", kind)];

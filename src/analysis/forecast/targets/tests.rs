@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::series::Point;
 
-const HOUR: Micros = crate::model::grid::HOUR;
+use crate::model::time::HOUR;
 
 fn history(series: Series, from: i64, values: &[f64]) -> History {
     let grid = Grid { from: from * HOUR, step: HOUR, values: values.to_vec() };

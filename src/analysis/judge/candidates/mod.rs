@@ -22,6 +22,13 @@ use crate::model::time::{Micros, SECOND, Span};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+/// The unit of the feature `etcd_requests_slow`, in ms: how long apiservers' requests to etcd take.
+pub const ETCD_SLOW_MS: f64 = 100.0;
+/// The unit of the feature `webhook_slow`, in ms: how long calls of the webhook take.
+pub const WEBHOOK_SLOW_MS: f64 = 500.0;
+/// These features count no further than so many of their units.
+pub const SLOWEST: f64 = 3.0;
+
 /// A cause may precede its episode by this much, in µs.
 const BEFORE: Micros = 120 * SECOND;
 /// So many writes of a resource show whether they fail.

@@ -1,6 +1,6 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, Feature, View, began_after, ln_times};
+use super::{BEFORE, Candidate, Case, ETCD_SLOW_MS, Feature, SLOWEST, View, WEBHOOK_SLOW_MS, began_after, ln_times};
 use crate::analysis::failure::Fault;
 use crate::analysis::judge::latencies::slowdown;
 use crate::analysis::judge::profile::{Count, Profile, Served};
@@ -22,20 +22,22 @@ pub(super) const AS_FAST: f64 = 0.35;
 const FULL: f64 = 0.98;
 /// So many requests at an apiserver show how fast it is.
 const MIN_SERVED: f64 = 50.0;
-/// So many requests that need no store are missing, or none of them is chance.
+/// Minimum number of requests that need no store, and are missing, before that is called a stop and not chance.
 const MIN_STORELESS: f64 = 5.0;
 /// So many requests of one kind by one client show how fast they are.
 const MIN_OF_PAIR: f64 = 8.0;
-/// Logarithms of how many times longer those take of clients of a slow apiserver at least, and those of others at most;
-/// so many of either, and together three quarters of all. Among them so many whose reads are slow, and whose writes are
-/// fast.
+/// A client is slowed down, as those of a slow apiserver are, if its requests take at least this many times as long as
+/// before (as a logarithm: twice).
 const DIVIDED_SLOW: f64 = 0.7;
+/// A client is as fast as before if they take at most this many times as long (as a logarithm: 1.3 times).
 const DIVIDED_FAST: f64 = 0.25;
+/// Minimum number of clients that are slowed down, and of those that are as fast as before.
 const MIN_CALLERS: usize = 3;
+/// Minimum number of clients whose reads are slowed down, and of those whose writes are as fast as before.
 const MIN_OF_CLASS: usize = 2;
 /// Where slow requests spent this part of their time in queues, it is their priority level that divides clients.
 const MUCH_QUEUED: f64 = 0.2;
-/// Where this part of the requests fails, they are answered.
+/// An apiserver of which at least this part of the requests fails is not silent: it answers, with errors.
 const MUCH_FAILED: f64 = 0.2;
 
 /// So many seconds of slow requests show where they spend their time.
@@ -85,7 +87,7 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
         candidate = candidate.with("etcd_requests", Source::Metrics, times.clamp(-1.0, 4.0)).with(
             "etcd_requests_slow",
             Source::Metrics,
-            (now / 0.1).min(3.0),
+            (now * 1e3 / ETCD_SLOW_MS).min(SLOWEST),
         );
     }
     let disk = disk(case);
@@ -223,7 +225,7 @@ pub(super) fn webhooks(case: &Case<'_>) -> Option<Candidate> {
             candidate = candidate.with("webhook_times", Source::Metrics, times.clamp(-1.0, 4.0)).with(
                 "webhook_slow",
                 Source::Metrics,
-                (now / 0.5).min(3.0),
+                (now * 1e3 / WEBHOOK_SLOW_MS).min(SLOWEST),
             );
             candidate.name.get_or_insert(name);
         } else {

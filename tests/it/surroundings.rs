@@ -1,0 +1,128 @@
+//! What the world around a run is like: nobody reads its messages, files are cut, pipes are in place of files.
+
+use crate::support::{feed, folder, hermetic, plimsoll, run, sample, sample_bytes, write};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+/// Messages that nobody can read stop no work.
+#[test]
+fn messages_that_can_not_be_written_stop_no_work() {
+    let home = folder();
+    // Something is wrong with it, so there are messages.
+    let source = sample("damage");
+    let truth = plimsoll(&["traffic", &source, "-o", "json"]);
+    truth.exits(3);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, gone) = std::io::pipe().unwrap();
+    drop(reader);
+    for (what, err) in [("full", Stdio::from(full)), ("gone", Stdio::from(gone))] {
+        let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+        let output = command.args(["traffic", &source, "-o", "json"]).stderr(err).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{what}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["totals"], truth.json(3)["totals"], "{what}");
+    }
+}
+
+/// Who reads no further learns by the exit code what it came to.
+#[test]
+fn a_reader_who_leaves_learns_the_exit_code() {
+    let home = folder();
+    let source = sample("damage");
+    let (reader, gone) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+    let output = command.args(["traffic", &source]).stdout(Stdio::from(gone)).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A copy that is under way is cut: what is called as a log is missed, whoever looks for logs.
+#[test]
+fn packed_files_of_which_nothing_can_be_unpacked_are_said() {
+    let home = folder();
+    let log = std::fs::read(sample("list-storm/audit/apiserver-1/audit.log.zst")).unwrap();
+    write(home.path(), "logs/apiserver-0/audit.log", sample_bytes("quiet/audit/apiserver-0/audit.log.zst"));
+    let database = std::fs::read(sample("list-storm/etcd/after.db.zst")).unwrap();
+    write(home.path(), "etcd/before.db.zst", std::fs::read(sample("list-storm/etcd/before.db.zst")).unwrap());
+    write(home.path(), "objects/other.json", r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#);
+    for length in [5, 1_000, 5_000] {
+        write(home.path(), "logs/apiserver-1/audit.log.zst", &log[..length]);
+        write(home.path(), "etcd/after.db.zst", &database[..length]);
+        write(home.path(), "objects/resourcequotas.json.zst", &log[..length]);
+        let (logs, etcd, objects) = (home.path().join("logs"), home.path().join("etcd"), home.path().join("objects"));
+        let [logs, etcd, objects] = [&logs, &etcd, &objects].map(|path| path.to_str().unwrap());
+        for args in [&["traffic", logs][..], &["clients", logs], &["etcd", "check", etcd], &["quota", "check", objects]]
+        {
+            let ran = plimsoll(args);
+            assert_eq!(ran.code, Some(3), "{args:?}, {length}: {}{}", ran.stdout, ran.stderr);
+            assert!(ran.stderr.contains("cut off or damaged"), "{args:?}, {length}: {}", ran.stderr);
+        }
+    }
+}
+
+/// A pipe can be read once, and a report reads more often.
+#[test]
+fn reports_of_pipes_are_refused() {
+    let home = folder();
+    let log = sample_bytes("quiet/audit/apiserver-0/audit.log.zst");
+    let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+    command.args(["report", "/dev/stdin"]);
+    let ran = feed(command, &log);
+    assert!(ran.exits(2).stderr.contains("a pipe can be read once"), "{}", ran.stderr);
+}
+
+/// Objects that a loop over namespaces wrote, each file a little later than the one before.
+#[test]
+fn objects_that_were_written_one_after_the_other_are_one_capture() {
+    let home = folder();
+    let quota = |namespace: &str, used: u64| {
+        json!({"kind": "ResourceQuota", "apiVersion": "v1", "metadata": {"name": "compute", "namespace": namespace},
+            "spec": {"hard": {"pods": "10"}}, "status": {"hard": {"pods": "10"}, "used": {"pods": used.to_string()}}})
+    };
+    let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+    let put = |name: &str, object: &Value, seconds: u64| {
+        let path = write(home.path(), name, object.to_string());
+        File::options().write(true).open(path).unwrap().set_modified(begin + Duration::from_secs(seconds)).unwrap();
+    };
+    for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        put(&format!("{name}.json"), &quota(name, 5 + number as u64), number as u64 * 7);
+    }
+    let source = home.path().to_str().unwrap();
+    let namespaces = |report: &Value| {
+        let rows = report["rows"].as_array().unwrap().iter();
+        let used = |row: &Value| row["used"].as_str().unwrap().parse::<u64>().unwrap();
+        rows.map(|row| (row["namespace"].as_str().unwrap().to_owned(), used(row))).collect::<Vec<_>>()
+    };
+    let sorted = |report: &Value| {
+        let mut all = namespaces(report);
+        all.sort();
+        all
+    };
+    let of = |names: [(&str, u64); 4]| names.map(|(name, used)| (name.to_owned(), used)).to_vec();
+    let report = plimsoll(&["quota", "check", source, "-o", "json"]).json(0);
+    assert_eq!(sorted(&report), of([("a", 5), ("b", 6), ("c", 7), ("d", 8)]));
+    // Of a later run, the latest counts.
+    for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        put(&format!("later-{name}.json"), &quota(name, 1 + number as u64), 3600 + number as u64 * 7);
+    }
+    let report = plimsoll(&["quota", "check", source, "-o", "json"]).json(0);
+    assert_eq!(sorted(&report), of([("a", 1), ("b", 2), ("c", 3), ("d", 4)]));
+}
+
+/// A time in a zone is that of the zone.
+#[test]
+fn times_in_zones_are_those_of_the_zones() {
+    let window = |since: &str| {
+        let source = sample("quiet");
+        let ran = run(&["traffic", &source, "--since", since, "-o", "json"], &[], b"");
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        (ran.code, report["totals"]["requests"].as_u64())
+    };
+    let truth = window("2026-11-20T09:44:00Z");
+    assert_eq!(truth.0, Some(0));
+    assert_eq!(window("2026-11-20T06:14:00[America/St_Johns]"), truth);
+    assert_eq!(window("2026-11-20 06:14:00[America/St_Johns]"), truth);
+    assert_eq!(window("2026-11-20 09:44:00[Nope/Zone]").0, Some(2));
+}
