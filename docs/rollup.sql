@@ -547,9 +547,10 @@ CREATE OR REPLACE TEMP TABLE judged AS
     *,
     verb IN ('update', 'patch') AS is_change,
     verb IN ('create', 'update', 'patch', 'delete') AS is_write,
-    -- spec.replicas set to 0: in an object, or by an element of a JSON patch
+    -- spec.replicas set to 0: in an object, or by an element of a JSON patch; a Scale that is written whole leaves 0 out
     CASE json_type(request_object)
-      WHEN 'OBJECT' THEN json_extract(request_object, '$.spec.replicas')::VARCHAR = '0'
+      WHEN 'OBJECT' THEN coalesce(json_extract(request_object, '$.spec.replicas')::VARCHAR = '0',
+        verb = 'update' AND subresource = 'scale')
       WHEN 'ARRAY' THEN len(list_filter(
         json_extract(request_object, '$[*]'),
         lambda e: json_extract_string(e, '$.path') = '/spec/replicas'
@@ -696,7 +697,8 @@ WITH looked AS (
     raw_param(query, 'gracePeriodSeconds') = '0'
       OR coalesce(json_extract(request_object, '$.gracePeriodSeconds')::VARCHAR = '0', false) AS is_forced,
     coalesce(CASE json_type(request_object)
-      WHEN 'OBJECT' THEN json_extract(request_object, '$.spec.replicas')::VARCHAR = '0'
+      WHEN 'OBJECT' THEN coalesce(json_extract(request_object, '$.spec.replicas')::VARCHAR = '0',
+        verb = 'update' AND subresource = 'scale')
       WHEN 'ARRAY' THEN len(list_filter(
         json_extract(request_object, '$[*]'),
         lambda e: json_extract_string(e, '$.op') IN ('add', 'replace')

@@ -17,7 +17,7 @@ use crate::sources::find;
 use crate::sources::objects::captures::{self, Capture, Captures};
 use crate::sources::wanted::Wanted;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments of `plimsoll upgrade`.
@@ -120,12 +120,19 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     )
 }
 
-/// Of captures of one cluster that were taken one after the other the last: what was mended since is no fault. They are
-/// in order of cluster and time.
+/// Of captures of one cluster that lie side by side and were taken one after the other the last that holds the same
+/// kinds: what was mended since is no fault. They are in order of cluster and time.
 fn newest(captures: Vec<Capture>) -> Vec<Capture> {
     let mut kept: Vec<Capture> = Vec::with_capacity(captures.len());
     for capture in captures {
-        let is_later = |before: &mut Capture| before.is_dated && capture.is_dated && before.cluster == capture.cluster;
+        let beside = |path: &str| Path::new(path).parent().map(Path::to_owned);
+        let is_later = |before: &mut Capture| {
+            let is_of_one = before.cluster == capture.cluster
+                && (before.path == capture.path || beside(&before.path) == beside(&capture.path));
+            // What was not captured again is as it was.
+            let is_whole = before.objects.kinds.iter().all(|kind| capture.objects.kinds.contains(kind));
+            before.is_dated && capture.is_dated && is_of_one && is_whole
+        };
         match kept.iter_mut().find_map(|before| is_later(before).then_some(before)) {
             Some(before) => *before = capture,
             None => kept.push(capture),

@@ -6,7 +6,7 @@ use super::open::Source;
 use super::packing::Packing;
 use super::pages::{PageFile, PageFolder, process_start};
 use crate::model::time::{Micros, SECOND};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 /// How far files of one apiserver may overlap where one goes on where the other ends.
@@ -24,7 +24,8 @@ pub(super) fn logs(streams: &mut Vec<LogStream>) {
         let ids = stream.files.iter().flat_map(|file| &file.ids);
         let own: Vec<(String, u64)> = ids.map(|id| (cluster.clone(), *id)).collect();
         let is_named = !cluster.is_empty() && !instance.is_empty() && !is_rewritten(&stream);
-        let alike = is_named.then(|| *named.entry((cluster, instance)).or_insert(joined.len()));
+        let name = is_named.then_some((cluster, instance));
+        let alike = name.as_ref().and_then(|name| named.get(name)).copied();
         let twin = own.iter().filter_map(|id| begun.get(id)).copied().chain(alike).min();
         match twin.and_then(|twin| joined.get_mut(twin)) {
             Some(twin) => {
@@ -35,6 +36,9 @@ pub(super) fn logs(streams: &mut Vec<LogStream>) {
             None => joined.push(stream),
         }
         let place = twin.unwrap_or(joined.len() - 1);
+        if let Some(name) = name {
+            named.entry(name).or_insert(place);
+        }
         for id in own {
             begun.entry(id).or_insert(place);
         }
@@ -109,15 +113,20 @@ pub(super) fn pages(folders: Folders) -> Vec<PageFolder> {
     }
     for mut numbers in of.into_values().filter(|numbers| numbers.len() > 1) {
         numbers.sort_by_key(|number| folders[*number].as_ref().and_then(|folder| Some(folder.pages.first()?.at)));
-        let mut kept: Vec<usize> = Vec::new();
+        let mut kept: Vec<Joined> = Vec::new();
         for number in numbers {
             let Some(own) = folders[number].take() else { continue };
-            let goes_on = |into: &&usize| folders[**into].as_ref().is_some_and(|other| goes_on(other, &own));
-            match kept.iter().find(goes_on).and_then(|into| folders[*into].as_mut()) {
-                Some(into) => into.join(own),
+            let next = Joined::of(number, &own);
+            match kept.iter_mut().find(|other| other.is_continued_by(&next)) {
+                Some(into) => {
+                    into.join(next);
+                    if let Some(folder) = folders[into.number].as_mut() {
+                        folder.join(own);
+                    }
+                }
                 None => {
                     folders[number] = Some(own);
-                    kept.push(number);
+                    kept.push(next);
                 }
             }
         }
@@ -125,21 +134,32 @@ pub(super) fn pages(folders: Folders) -> Vec<PageFolder> {
     folders.into_iter().flatten().collect()
 }
 
-/// Whether the pages of `next`, which begin no earlier, are those of the same process as those of `folder`, or of one
-/// that was started when that had ended.
-fn goes_on(folder: &PageFolder, next: &PageFolder) -> bool {
-    let Some(first) = next.pages.first() else { return false };
-    let before = folder.pages.iter().rfind(|page| page.at <= first.at);
-    let after = folder.pages.iter().find(|page| page.at >= first.at);
-    let started = process_start(first);
-    let is_same = |page: &&PageFile| started.is_some() && process_start(page) == started;
-    if before.iter().chain(&after).any(is_same) {
-        return true;
+/// A folder, and what its pages say of their processes.
+struct Joined {
+    number: usize,
+    /// When the processes started whose pages are its first and its last, as far as these say so.
+    started: BTreeSet<Micros>,
+    first: Micros,
+    last: Micros,
+}
+
+impl Joined {
+    fn of(number: usize, folder: &PageFolder) -> Self {
+        let ends = [folder.pages.first(), folder.pages.last()];
+        let [first, last] = ends.map(|page| page.map_or(0, |page| page.at));
+        let pages = ends.into_iter().flatten().take(if folder.pages.len() > 1 { 2 } else { 1 });
+        Self { number, started: pages.filter_map(process_start).collect(), first, last }
     }
-    // Where they are not of the same time, another process may have taken its place in between.
-    match (before, after, started, before.and_then(process_start)) {
-        (Some(before), None, Some(started), Some(_)) => started >= before.at - SECOND,
-        (Some(_), None, _, _) => !folder.cluster.is_empty(),
-        _ => false,
+
+    /// Whether the pages of `next`, which begin no earlier, are those of one of its processes, or of one that was started
+    /// when the last one had ended.
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let is_later = next.first > self.last && next.started.iter().any(|start| *start >= self.last - SECOND);
+        !self.started.is_disjoint(&next.started) || !self.started.is_empty() && is_later
+    }
+
+    fn join(&mut self, next: Self) {
+        self.started.extend(next.started);
+        self.last = self.last.max(next.last);
     }
 }

@@ -118,13 +118,23 @@ impl PageFolder {
 /// read only once.
 pub(super) fn process_start(page: &PageFile) -> Option<Micros> {
     let text = page.text()?;
+    // Of the page one line is read: there may be thousands of pages.
+    let name = b"\nprocess_start_time_seconds";
+    let begins = std::iter::once(0).filter(|_| text.starts_with(&name[1..]));
+    let at = begins.chain(memchr::memmem::find_iter(&text, name).map(|at| at + 1)).map(|at| &text[at..]);
+    let line = |rest: &'_ [u8]| memchr::memchr(b'\n', rest).unwrap_or(rest.len());
     let mut started = None;
-    let sample = |sample: &Sample<'_, '_>| {
-        if sample.name.is("process_start_time_seconds") {
-            started = Some(time::of_seconds(sample.value));
-        }
-    };
-    exposition::read(&text, sample, |_| {});
+    for rest in at {
+        exposition::read(
+            &rest[..line(rest)],
+            |sample| {
+                if sample.name.is("process_start_time_seconds") {
+                    started = Some(time::of_seconds(sample.value));
+                }
+            },
+            |_| {},
+        );
+    }
     started
 }
 

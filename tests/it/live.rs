@@ -232,7 +232,9 @@ fn a_proxy_is_used_where_the_kubeconfig_has_one() {
 #[test]
 fn what_is_forbidden_is_said_with_the_rule_that_is_missing() {
     let cluster = connect("no-metrics");
-    for page in cluster.scrape() {
+    let pages = cluster.scrape();
+    assert_eq!(pages.len(), 2);
+    for page in pages {
         let error = page.unwrap_err();
         let message = error.to_string();
         assert!(matches!(error, LiveError::Forbidden { .. }), "{message}");

@@ -108,7 +108,8 @@ def kind(event):
         return "evict"
     if verb in ("update", "patch"):
         scalable = sub == "scale" or not sub and resource in ("deployments", "statefulsets", "replicasets", "replicationcontrollers")
-        if scalable and says(body, "spec", "replicas") == 0:
+        unsaid = verb == "update" and sub == "scale" and isinstance(body, dict) and says(body, "spec", "replicas") is None
+        if scalable and (unsaid or says(body, "spec", "replicas") == 0):
             return "scale-to-zero"
         if resource == "nodes" and not sub and says(body, "spec", "unschedulable") is True:
             return "cordon"

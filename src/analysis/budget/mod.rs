@@ -150,10 +150,11 @@ fn is_change(row: &TrafficRow<'_>) -> bool {
     matches!(Op::of(row.verb), Op::Write | Op::Delete)
 }
 
-/// Whether reconciling asks for it: not what runs beside it, as leases, events, watches and discovery.
+/// Whether reconciling asks for it: not what runs beside it, as leases, events, reviews, watches and discovery.
 fn is_work(row: &TrafficRow<'_>) -> bool {
     let (group, resource) = row.what;
-    let beside = matches!(resource, "" | "events") || group == "coordination.k8s.io" || group == "authorization.k8s.io";
+    let beside = matches!(resource, "" | "events")
+        || matches!(group, "coordination.k8s.io" | "authorization.k8s.io" | "authentication.k8s.io");
     row.verb != "watch" && !beside
 }
 

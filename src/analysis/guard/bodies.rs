@@ -1,5 +1,6 @@
 //! What bodies and queries say: dry runs, force, finalizers, replicas, rights.
 
+use crate::analysis::rollup::notable::omits_replicas;
 use crate::model::event::Event;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -61,9 +62,12 @@ pub(super) fn strips_finalizers(e: &Event<'_>) -> bool {
     }
 }
 
-/// Whether `spec.replicas` becomes 0: by an object or merge patch, or by steps of a JSON patch that set it or all of
-/// the spec.
+/// Whether `spec.replicas` becomes 0: by an object or merge patch, by steps of a JSON patch that set it or all of the
+/// spec, or by a Scale that is written without it.
 pub(super) fn scales_to_zero(e: &Event<'_>) -> bool {
+    if e.verb.is("update") && e.subresource.is("scale") && omits_replicas(e.request_body) {
+        return true;
+    }
     if memchr::memmem::find(e.request_body, b"replicas").is_none() {
         return false;
     }

@@ -58,7 +58,8 @@ fn counted_words(words: &str, count: u64) -> String {
     match words.split_once(" a ").or_else(|| words.split_once(" an ")) {
         Some((before, object)) => {
             let object = object.strip_prefix("whole ").unwrap_or(object);
-            let (noun, rest) = object.split_at(object.find(' ').unwrap_or(object.len()));
+            let prepositions = [" by ", " in ", " to ", " through "].iter().filter_map(|word| object.find(word));
+            let (noun, rest) = object.split_at(prepositions.min().unwrap_or(object.len()));
             format!("{before} {} {noun}s{rest}", grouped(count))
         }
         None => format!("{words} {} times", grouped(count)),

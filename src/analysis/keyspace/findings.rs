@@ -8,6 +8,10 @@ use crate::model::units::{bytes, counted, grouped, percent};
 use serde_json::{Value as Json, json};
 
 const MIB: u64 = 1 << 20;
+/// An object is a finding above this, in bytes.
+pub(super) const LARGE: u64 = MIB / 2;
+/// A key is not hot that was written fewer times.
+pub(super) const HOT: u64 = 100;
 /// Less than this is worth no finding about shares.
 const MIN_BYTES: u64 = 10_000_000;
 
@@ -104,7 +108,7 @@ pub(super) fn of_size(file: &File, found: &mut FileFindings<'_>) {
 
 /// Single values, and what all of them hold.
 fn of_values(total: &Usage, found: &mut FileFindings<'_>) {
-    if total.max_object_bytes > MIB / 2 {
+    if total.max_object_bytes > LARGE {
         found.add(
             "etcd-large-object",
             // That etcd takes requests of 1.5 MiB is its default: a member may take more.
@@ -236,7 +240,7 @@ fn number(value: &Value) -> u64 {
 
 /// Large objects by name; rows are those of `etcd top`.
 pub(super) fn of_objects(rows: &[Vec<Value>], found: &mut FileFindings<'_>) {
-    let large = rows.iter().filter(|row| number(&row[5]) > MIB / 2);
+    let large = rows.iter().filter(|row| number(&row[5]) > LARGE);
     for row in large.take(MAX_NAMED) {
         let (key, size) = (text(&row[0]), number(&row[5]));
         found.add(
@@ -258,7 +262,7 @@ pub(super) fn of_history(columns: &[String], rows: &[Vec<Value>], writes: u64, f
         let (own, rate) = (number(&row[count]), number(&row[per_hour]));
         // A leader renews its lease every 2 s, which is what leases are for.
         let is_lease = || text(&row[0]).rsplit('/').nth(2) == Some("leases");
-        own >= 100 && (rate > 3_600 || own * 5 > writes && !is_lease())
+        own >= HOT && (rate > 3_600 || own * 5 > writes && !is_lease())
     };
     for row in rows.iter().filter(is_hot).take(MAX_NAMED) {
         let (key, own) = (text(&row[0]), number(&row[count]));

@@ -84,9 +84,10 @@ impl Sum {
 pub const FIELDS: [&str; 6] =
     ["writes", "deletes", "written_bytes", "writes_per_hour", "written_bytes_per_hour", "history_bytes"];
 
-/// The keys that the table will show: those written most since the last compaction.
+/// The keys that the table will show, those written most since the last compaction; and those that findings are about,
+/// however few are shown.
 pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<Key> {
-    top::leading(space, top, |key| {
+    let shown = top::leading(space, top, |key| {
         let measure = match sort_by {
             Some("writes" | "writes_per_hour") => u64::from(key.writes),
             Some("deletes") => u64::from(key.deletes),
@@ -94,7 +95,9 @@ pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<
             _ => key.written,
         };
         (key.writes > 0).then_some(measure)
-    })
+    });
+    let hot = |key: &Key| Some(u64::from(key.writes)).filter(|writes| *writes >= findings::HOT);
+    top::with(shown, top::leading(space, Some(findings::MAX_NAMED), hot))
 }
 
 /// How rows are made and shown.

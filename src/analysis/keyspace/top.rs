@@ -5,7 +5,7 @@ use super::{Key, Keyspace, findings};
 use crate::analysis::keyspace::file::{File, of};
 use crate::model::report::{Report, Table, Value};
 use crate::model::units::counted;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What objects are ordered by.
 pub const MEASURES: [&str; 6] =
@@ -47,9 +47,18 @@ pub(super) fn leading(space: &Keyspace, top: Option<usize>, measure: impl Fn(&Ke
     all.into_iter().filter_map(|(_, hash)| space.get(hash).map(|(key, _)| key)).collect()
 }
 
-/// The keys that the table will show.
+/// The keys that the table will show, and those that findings are about, however few are shown.
 pub fn keys(space: &Keyspace, sort_by: Option<&str>, top: Option<usize>) -> Vec<Key> {
-    leading(space, top, |key| key.lives().then(|| measure(key, sort_by.unwrap_or("live_bytes"))))
+    let shown = leading(space, top, |key| key.lives().then(|| measure(key, sort_by.unwrap_or("live_bytes"))));
+    let large = |key: &Key| Some(key.live_bytes()).filter(|size| key.lives() && *size > findings::LARGE);
+    with(shown, leading(space, Some(findings::MAX_NAMED), large))
+}
+
+/// Keys, and others that are not among them.
+pub(super) fn with(mut keys: Vec<Key>, others: Vec<Key>) -> Vec<Key> {
+    let known: HashSet<u64> = keys.iter().map(|key| key.hash).collect();
+    keys.extend(others.into_iter().filter(|key| !known.contains(&key.hash)));
+    keys
 }
 
 /// The report of `etcd top`; `names` are the texts of `keys`.
@@ -74,6 +83,8 @@ pub fn report(
         rows.push(row);
     }
     sort(&columns, &mut rows, "key");
+    let mut by_size = rows.clone();
+    sort(&columns, &mut by_size, "live_bytes");
     sort(&columns, &mut rows, sort_by.unwrap_or("live_bytes"));
     rows.truncate(top.unwrap_or(usize::MAX));
     let (mut live, mut bytes) = (0, 0);
@@ -88,7 +99,7 @@ pub fn report(
     let mut totals = file.totals();
     totals.splice(0..0, [("keys_live".to_owned(), live.into()), ("live_bytes".to_owned(), bytes.into())]);
     let mut found = findings::FileFindings::new(&file);
-    findings::of_objects(&rows, &mut found);
+    findings::of_objects(&by_size, &mut found);
     Report {
         schema: "plimsoll.etcd-top/v1".to_owned(),
         findings: found.list,

@@ -22,11 +22,12 @@ pub fn storage(facts: &Facts) -> [Option<f64>; 3] {
 pub fn seats(facts: &Facts) -> Option<f64> {
     let is_limited = |label| facts.text(label) != "exempt";
     // Those of a page where they are kept, else those of the last: a restart may have changed them.
-    let mut limits: BTreeMap<(usize, Micros), f64> = BTreeMap::new();
+    let mut limits: BTreeMap<(usize, Micros), (usize, f64)> = BTreeMap::new();
     for fact in facts.of(limit_metric(facts)).iter().filter(|fact| is_limited(fact.labels[0])) {
         let last = fact.last.map(|limit| (Micros::MAX, limit));
         for (at, limit) in facts.levels(fact).iter().copied().chain(last) {
-            *limits.entry((fact.instance, at)).or_default() += limit;
+            let (levels, sum) = limits.entry((fact.instance, at)).or_default();
+            (*levels, *sum) = (*levels + 1, *sum + limit);
         }
     }
     let mut taken: BTreeMap<(usize, Micros), f64> = BTreeMap::new();
@@ -42,8 +43,11 @@ pub fn seats(facts: &Facts) -> Option<f64> {
         }
     }
     let share = |((instance, at), seats): ((usize, Micros), f64)| {
-        let limit = limits.get(&(instance, at)).or_else(|| limits.get(&(instance, Micros::MAX)));
-        limit.filter(|limit| **limit > 0.0).map(|limit| seats / limit)
+        let of = |at| limits.get(&(instance, at));
+        // Of many pages some are dropped, level by level: then they lack levels.
+        let last = of(Micros::MAX);
+        let limit = of(at).filter(|own| last.is_none_or(|last| own.0 == last.0)).or(last);
+        limit.map(|(_, limit)| *limit).filter(|limit| *limit > 0.0).map(|limit| seats / limit)
     };
     taken.into_iter().filter_map(share).max_by(f64::total_cmp)
 }

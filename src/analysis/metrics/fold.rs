@@ -35,6 +35,8 @@ const MAX_PARTIAL: u64 = 3;
 const MAX_EARLY: u64 = 3;
 /// The same where there are counters that separate processes.
 const MAX_EARLY_MARKED: usize = 2;
+/// A page is of another process than the one that it fits if it is this many times nearer to that.
+const CLEARLY: f64 = 4.0;
 
 /// What a counter leaps by at least where it is absurd, and how many times what it rises by otherwise.
 const LEAP: f64 = 100.0;
@@ -146,7 +148,7 @@ impl Fold {
             |series: &u32| matches!(all[*series as usize].entry.metric, Metric::LeaderStatus | Metric::EtcdServerId);
         let stands_for = self.page.iter().map(|(series, _)| *series).filter(says_which).min();
         let own = self.process(all, start, &marks, stands_for);
-        let at = match self.split(all, start, &marks, own.map(|own| own.1)).or(own.map(|own| own.0)) {
+        let at = match self.split(all, start, &marks, stands_for, own).or(own.map(|own| own.0)) {
             Some(at) => at,
             None if self.processes.len() == MAX_PROCESSES => {
                 self.left_out += 1;
@@ -188,36 +190,40 @@ impl Fold {
         marks: &[f64; MARKS.len()],
         counters: impl Fn(u32) -> f64,
     ) -> Option<f64> {
-        let is_blind = marks.iter().all(|mark| mark.is_nan());
-        if is_blind { self.ahead(all, counters) } else { ahead_by_marks(before, marks) }
+        let are_shared = before.iter().zip(marks).any(|(before, now)| !before.is_nan() && !now.is_nan());
+        if are_shared { ahead_by_marks(before, marks) } else { self.ahead(all, counters) }
     }
 
-    /// The process that the first page of another one is of, to which it does not belong: this page goes on from there,
-    /// and is further from all processes, less than `within`. Only pages without a start can be taken for those of
-    /// another process, of which all counted further.
+    /// The process that the first page of another one is of, to which the others do not belong: this page goes on from
+    /// there, and is much further from the process that it fits, if it fits one. Only pages without a start can be taken
+    /// for those of another process, of which all counted further.
     fn split(
         &mut self,
         all: &[Series],
         start: Option<f64>,
         marks: &[f64; MARKS.len()],
-        within: Option<f64>,
+        stands_for: Option<u32>,
+        fits: Option<(usize, f64)>,
     ) -> Option<usize> {
         if start.is_some() || self.processes.len() == MAX_PROCESSES {
             return None;
         }
+        let is_blind = marks.iter().all(|mark| mark.is_nan());
         let ahead = |process: &Process| {
-            let is_blind = marks.iter().all(|mark| mark.is_nan());
             let [first, _, rest @ ..] = process.early.as_slice() else { return None };
-            if !is_blind && rest.len() + 2 > MAX_EARLY_MARKED {
+            let is_other = process.stands_for.zip(stands_for).is_some_and(|(a, b)| a != b);
+            if is_other || !is_blind && rest.len() + 2 > MAX_EARLY_MARKED {
                 return None;
             }
             let counters = |series: u32| process.baseline.get(&series).copied().unwrap_or(f64::NAN);
             let is_known = self.page.iter().any(|own| process.baseline.contains_key(&own.0));
             self.ahead_of(all, &first.marks, marks, counters).filter(|_| is_known)
         };
-        let found = self.processes.iter().enumerate().filter_map(|(at, own)| Some((at, ahead(own)?)));
+        // What goes on from the last page of a process goes on from its first page, too.
+        let others = self.processes.iter().enumerate().filter(|(at, _)| fits.is_none_or(|fits| fits.0 != *at));
+        let found = others.filter_map(|(at, own)| Some((at, ahead(own)?)));
         let (at, ahead) = found.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
-        if within.is_some_and(|within| within <= ahead) {
+        if fits.is_some_and(|(_, further)| further < CLEARLY * ahead) {
             return None;
         }
         let both = self.processes.swap_remove(at);
@@ -254,10 +260,9 @@ impl Fold {
                 _ => 0.0,
             };
             let counters = |series: u32| process.values.get(series as usize).copied().unwrap_or(f64::NAN);
-            let is_blind = start.is_none() && marks.iter().all(|mark| mark.is_nan());
-            let ahead = match is_blind {
-                true => self.ahead(all, counters)?,
-                false => ahead_by_marks(&process.marks, marks)?,
+            let ahead = match start {
+                Some(_) => ahead_by_marks(&process.marks, marks)?,
+                None => self.ahead_of(all, &process.marks, marks, counters)?,
             };
             (away <= START_SLACK).then_some((away, ahead))
         };

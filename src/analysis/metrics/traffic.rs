@@ -203,17 +203,19 @@ impl Counts {
 
     /// Whole numbers for what happened in an interval, and what was left over before, which this is.
     fn rounded(&mut self, counts: &Self) -> Self {
-        let round = |left: &mut f64, count: f64| {
+        let round = |left: &mut f64, count: f64, most: f64| {
             *left += count;
-            let whole = left.round();
+            let whole = left.round().min(most);
             *left -= whole;
             whole
         };
+        let requests = round(&mut self.requests, counts.requests, f64::INFINITY);
         Self {
-            requests: round(&mut self.requests, counts.requests),
-            errors: round(&mut self.errors, counts.errors),
-            client_errors: round(&mut self.client_errors, counts.client_errors),
-            throttled: round(&mut self.throttled, counts.throttled),
+            requests,
+            // No more of the requests failed than there were.
+            errors: round(&mut self.errors, counts.errors, requests),
+            client_errors: round(&mut self.client_errors, counts.client_errors, requests),
+            throttled: round(&mut self.throttled, counts.throttled, requests),
             ..counts.clone()
         }
     }
@@ -348,10 +350,10 @@ fn peak_slots(facts: &Facts, metric: Metric) -> Option<Slots> {
 }
 
 /// The shortest intervals that a series of these pages may have: what happened between two pages is spread evenly over
-/// the time between them, which says nothing of much shorter times.
+/// the time between them, which says nothing of much shorter times, wherever the pages are nearest.
 pub fn shortest_interval(facts: &Facts) -> Micros {
     let all = facts.instances_of(Component::Apiserver).flat_map(|own| &own.intervals);
-    all.map(|(from, to)| (to - from) / MAX_SLOTS).max().unwrap_or_default()
+    all.map(|(from, to)| (to - from) / MAX_SLOTS).min().unwrap_or_default()
 }
 
 /// Breaks the requests down.

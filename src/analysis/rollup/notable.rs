@@ -203,6 +203,7 @@ pub fn kind(event: &Timed<'_, '_>) -> Option<(&'static str, String)> {
         (b"delete", b"leases", _) if e.namespace.is("kube-system") => some("delete-control-plane-lease"),
         (b"create", b"pods", b"eviction") => some("evict"),
         (b"delete", b"pods", b"") if !user.starts_with("system:node:") => some("delete-pod"),
+        (b"update", _, b"scale") if omits_replicas(e.request_body) => Some(("scale-to-zero", "replicas=0".to_owned())),
         (b"update" | b"patch", _, b"scale" | b"") if scales(resource, sub) && sets_replicas_to_zero(e.request_body) => {
             Some(("scale-to-zero", "replicas=0".to_owned()))
         }
@@ -226,6 +227,11 @@ fn some(kind: &'static str) -> Option<(&'static str, String)> {
 
 fn scales(resource: &[u8], sub: &[u8]) -> bool {
     sub == b"scale" || matches!(resource, b"deployments" | b"statefulsets" | b"replicasets" | b"replicationcontrollers")
+}
+
+/// Whether an object has no `spec.replicas`. Of a Scale that is written whole that is 0, which is left out.
+pub(in crate::analysis) fn omits_replicas(body: &[u8]) -> bool {
+    matches!(parse(body), Some(object @ Value::Object(_)) if object.pointer("/spec/replicas").is_none())
 }
 
 /// `spec.replicas` is 0: in an object or merge patch, or as a JSON patch of `/spec/replicas`.
@@ -298,6 +304,8 @@ mod tests {
         ] {
             assert_eq!(sets_replicas_to_zero(body.as_bytes()), zero, "{body}");
         }
+        assert!(omits_replicas(br#"{"kind":"Scale","spec":{},"status":{"replicas":3}}"#));
+        assert!(!omits_replicas(br#"{"kind":"Scale","spec":{"replicas":3}}"#) && !omits_replicas(b""));
         assert!(is_cordon(br#"{"spec":{"unschedulable":true}}"#));
         assert!(!is_cordon(br#"{"spec":{"unschedulable":false}}"#));
     }

@@ -58,7 +58,10 @@ pub(super) fn answer(question: &question::EtcdDiff, context: &mut Context<'_>) -
             let named = std::slice::from_ref(&question.before);
             let ends = open::ends(named, context)?;
             let ends = ends.ok_or_else(|| {
-                Error::Input(format!("{}: fewer than two etcd databases to compare; give two", question.before))
+                Error::Input(format!(
+                    "{}: fewer than two etcd databases of one cluster to compare; give two",
+                    question.before
+                ))
             })?;
             context.notice(format!("comparing {} and {}", ends[0].path, ends[1].path))?;
             ends

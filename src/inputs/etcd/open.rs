@@ -4,7 +4,6 @@ use super::opened::{Looks, Opened, SharedDatabases, Walked};
 use crate::analysis::keyspace::file::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
-use crate::model::event::called;
 use crate::model::input::InputReport;
 use crate::model::moment::{Capture, too_early, up_to};
 use crate::model::time::Micros;
@@ -140,8 +139,9 @@ fn extremes(arguments: &[String], context: &mut Context<'_>) -> Result<Ends, Err
         }
     }
     clusters.extend(ends.iter().map(|opened| opened.cluster()));
+    clusters.remove("");
     if clusters.len() > 1 {
-        let names: Vec<&str> = clusters.iter().map(|name| called(name)).collect();
+        let names: Vec<&str> = clusters.iter().map(String::as_str).collect();
         context.notice_once(format!(
             "etcd databases of several clusters ({}) are not compared with one another; give those of one",
             names.join(", ")
