@@ -151,8 +151,8 @@ impl Joined {
         Self { number, started: pages.filter_map(process_start).collect(), first, last }
     }
 
-    /// Whether the pages of `next`, which begin no earlier, are those of one of its processes, or of one that was started
-    /// when the last one had ended.
+    /// Whether the pages of `next`, which begin no earlier, are those of one of its processes, or of one that was
+    /// started when the last one had ended.
     fn is_continued_by(&self, next: &Self) -> bool {
         let is_later = next.first > self.last && next.started.iter().any(|start| *start >= self.last - SECOND);
         !self.started.is_disjoint(&next.started) || !self.started.is_empty() && is_later

@@ -195,8 +195,8 @@ impl Fold {
     }
 
     /// The process that the first page of another one is of, to which the others do not belong: this page goes on from
-    /// there, and is much further from the process that it fits, if it fits one. Only pages without a start can be taken
-    /// for those of another process, of which all counted further.
+    /// there, and is much further from the process that it fits, if it fits one. Only pages without a start can be
+    /// taken for those of another process, of which all counted further.
     fn split(
         &mut self,
         all: &[Series],
