@@ -36,7 +36,11 @@ pub(super) fn logs(streams: &mut Vec<LogStream>) {
             None => joined.push(stream),
         }
         let place = twin.unwrap_or(joined.len() - 1);
-        if let Some(name) = name {
+        // What is a copy of another's log does not give that its name.
+        let is_its_own = |(cluster, instance): &(String, String)| {
+            joined.get(place).is_some_and(|own| (&own.stream.cluster, &own.stream.instance) == (cluster, instance))
+        };
+        if let Some(name) = name.filter(is_its_own) {
             named.entry(name).or_insert(place);
         }
         for id in own {

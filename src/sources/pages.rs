@@ -122,7 +122,8 @@ pub(super) fn process_start(page: &PageFile) -> Option<Micros> {
     let name = b"\nprocess_start_time_seconds";
     let begins = std::iter::once(0).filter(|_| text.starts_with(&name[1..]));
     let at = begins.chain(memchr::memmem::find_iter(&text, name).map(|at| at + 1)).map(|at| &text[at..]);
-    let line = |rest: &'_ [u8]| memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+    // With its end: a line without one breaks off.
+    let line = |rest: &'_ [u8]| memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
     let mut started = None;
     for rest in at {
         exposition::read(
