@@ -113,7 +113,6 @@ fn all() -> Vec<Question> {
         limit_range: true,
         ..QuotaPropose::default()
     };
-    let day = DAY;
     vec![
         Question::Traffic(traffic.clone()),
         Question::Traffic(Traffic {
@@ -243,17 +242,17 @@ fn all() -> Vec<Question> {
             namespaces: texts(&["web"]),
             select: texts(&["a{b=\"c d\"}"]),
             step: Some(900 * SECOND),
-            horizon: 2 * day,
-            season: Some(vec![day, 7 * day]),
+            horizon: 2 * DAY,
+            season: Some(vec![DAY, 7 * DAY]),
             events: Some("e.csv".into()),
             limits: texts(&["queue_depth=10k", "a.*=8Gi"]),
             limits_file: Some("l.csv".into()),
             etcd_quota: Some(8_589_934_592.0),
-            warn_within: 14 * day,
-            critical_within: 2 * day,
+            warn_within: 14 * DAY,
+            critical_within: 2 * DAY,
             additions: texts(&["web:+200 pods", "+50 nodes"]),
             nodes: Some(1200),
-            from: Some(NOW + day),
+            from: Some(NOW + DAY),
             points: true,
             chart: Some(3),
             ended: true,

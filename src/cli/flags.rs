@@ -335,8 +335,7 @@ pub fn parse_time(text: &str, now: Micros) -> Result<Micros, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::time::SECOND;
-    use crate::model::time::{DAY, HOUR, MINUTE};
+    use crate::model::time::{DAY, HOUR, MINUTE, SECOND};
 
     #[test]
     fn lengths_of_time_have_units_and_bounds() {

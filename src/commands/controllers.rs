@@ -20,7 +20,7 @@ use crate::model::objects::Objects;
 use crate::model::problem::Problem;
 use crate::model::question;
 use crate::model::registry::ObjectKey;
-use crate::model::time::{Micros, clipped};
+use crate::model::time::{Micros, all_together, clipped};
 use crate::sources::find;
 use crate::sources::objects::captures::Captures;
 use crate::sources::objects::read;
@@ -96,8 +96,7 @@ pub(super) fn answer(question: &question::Controllers, context: &mut Context<'_>
     gathered.inputs.extend(pages.inputs);
     if let Some((seen, outcome)) = logs {
         let spans = outcome.coverage.iter().filter_map(|own| own.first.zip(own.last));
-        let spans = spans.filter_map(|span| clipped((since, until), span));
-        gathered.logged = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        gathered.logged = all_together(spans.filter_map(|span| clipped((since, until), span)));
         for (cluster, last) in clusters.into_iter().zip(outcome.coverage.iter().map(|own| own.last)) {
             // Events may be older than the log: of an export, which names its clusters itself, nothing is known here.
             if let Some(last) = last.map(|last| until.map_or(last, |until| last.min(until))) {

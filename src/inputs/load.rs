@@ -29,7 +29,7 @@ use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Stretch, Verdict};
 use crate::model::memory::Sample;
-use crate::model::time::{self, Bounds, Micros, SECOND, Span, clipped, is_within, together};
+use crate::model::time::{self, Bounds, Micros, SECOND, Span, all_together, clipped, is_within, together};
 use crate::model::units::{counted, duration};
 use crate::sources::audit::settle;
 use crate::sources::cgroup;
@@ -288,7 +288,7 @@ impl Load {
             let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| (page.at, page.at));
             let samples = memory.iter().flat_map(|series| &series.samples).map(|sample| (sample.at, sample.at));
             let all = pages.chain(samples).chain(settle::rough_ends(&found.streams));
-            all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).map(|(from, to)| (from, to + 1))
+            all_together(all).map(|(from, to)| (from, to + 1))
         };
         let is_one = self.sources.len() == 1;
         let time = if is_one { None } else { found.bundle.as_ref().and_then(stated).or_else(seen) };

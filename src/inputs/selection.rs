@@ -32,8 +32,8 @@ impl Selection {
         self.is_within(event) && self.filters.iter().all(|filter| filter.accepts(event, EventContext::default()))
     }
 
-    /// Whether it is of the time that is asked for.
-    fn is_within(&self, event: &Timed<'_, '_>) -> bool {
+    /// Whether it is of the time that is asked for, whoever sent it.
+    pub(crate) fn is_within(&self, event: &Timed<'_, '_>) -> bool {
         is_within((self.since, self.until), event.at)
     }
 }

@@ -4,16 +4,16 @@
 //! forecasts work on days alone: so the same answer comes from either.
 
 pub use crate::model::time::DAY;
-use crate::model::time::{HOUR, Micros, SECOND};
+use crate::model::time::{HOUR, MINUTE, Micros};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 /// A sample stands until the next one, but no longer than this: what comes later is behind a gap.
-pub const STANDS: Micros = 65 * 60 * SECOND;
+pub const STANDS: Micros = 65 * MINUTE;
 
 /// The times for which a [`Day`] knows a sustained level: five and fifteen minutes, one and four hours.
-pub const SUSTAINED: [Micros; 4] = [300 * SECOND, 900 * SECOND, HOUR, 14_400 * SECOND];
+pub const SUSTAINED: [Micros; 4] = [5 * MINUTE, 15 * MINUTE, HOUR, 4 * HOUR];
 
 /// Which series: a name and labels, as Prometheus has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -275,7 +275,7 @@ impl DayFold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::time::MINUTE;
+    use crate::model::time::SECOND;
     use proptest::prelude::*;
 
     fn days(points: &[(Micros, f64)]) -> Vec<Day> {

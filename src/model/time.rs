@@ -162,6 +162,11 @@ pub fn together(a: Option<Span>, b: Option<Span>) -> Option<Span> {
     }
 }
 
+/// First and last instant of all stretches of time together.
+pub fn all_together(spans: impl IntoIterator<Item = Span>) -> Option<Span> {
+    spans.into_iter().fold(None, |all, span| together(all, Some(span)))
+}
+
 /// Whether a moment lies within bounds.
 #[inline]
 pub fn is_within((since, until): Bounds, at: Micros) -> bool {

@@ -228,9 +228,8 @@ fn effect(gauge: &Gauge) -> String {
 
 /// When a number was seen, and how long that is before the message.
 fn as_of(taken: Micros, sent: Micros) -> String {
-    let minute = MINUTE;
     match sent - taken {
-        age if age >= minute => format!("{}, {} before this message", moment(taken), duration(age - age % minute)),
+        age if age >= MINUTE => format!("{}, {} before this message", moment(taken), duration(age - age % MINUTE)),
         _ => moment(taken),
     }
 }

@@ -222,8 +222,6 @@ impl KeepRollups {
 mod tests {
     use super::*;
 
-    const DAY: Micros = 24 * HOUR;
-
     /// Recorded as it happened.
     fn part(first: Micros, last: Micros, tile: i64) -> Age {
         Age { first, last, recorded: last, tile }

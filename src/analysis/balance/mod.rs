@@ -99,6 +99,11 @@ impl Fleet {
         self.instances.get_mut(instance).into_iter().for_each(|own| own.covered = span);
     }
 
+    /// How long the window is, in seconds: at least one.
+    fn seconds(&self) -> f64 {
+        ((self.window.1 - self.window.0) as f64 / SECOND as f64).max(1.0)
+    }
+
     /// The load of all.
     pub fn total(&self, measure: Measure) -> f64 {
         self.instances.values().filter_map(|instance| instance.load.get(&measure)).sum()
@@ -107,8 +112,7 @@ impl Fleet {
     /// What an apiserver carries, of what is counted a second of its own time; `None` where that is not known.
     pub fn rate(&self, own: &Instance, measure: Measure) -> Option<f64> {
         let load = *own.load.get(&measure)?;
-        let whole = (self.window.1 - self.window.0) as f64 / SECOND as f64;
-        let seconds = own.seconds.unwrap_or(whole.max(1.0));
+        let seconds = own.seconds.unwrap_or_else(|| self.seconds());
         if !measure.is_counted() { Some(load) } else { (seconds > 0.0).then(|| load / seconds) }
     }
 
@@ -125,9 +129,10 @@ impl Fleet {
 
     /// Who carries most, and its share; `None` where not all are known, or there is none.
     pub fn busiest(&self, measure: Measure) -> Option<(&str, f64)> {
-        let shares = self.instances.iter().map(|(name, own)| Some((name.as_str(), self.share(own, measure)?)));
-        let shares: Option<Vec<(&str, f64)>> = shares.collect();
-        shares?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(a.0)))
+        let all = self.all(measure)?;
+        let rates = self.instances.iter().filter_map(|(name, own)| Some((name.as_str(), self.rate(own, measure)?)));
+        let (name, most) = rates.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(a.0)))?;
+        Some((name, most / all))
     }
 
     /// The busiest's share, times the number of apiservers: 1 is even, their number is all on one.

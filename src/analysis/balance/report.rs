@@ -97,10 +97,6 @@ const GOAWAY: [&str; 7] =
 
 const ROLLOUT: [&str; 4] = ["cluster", "rollout", "last_share", "busiest_share"];
 
-fn seconds((from, to): (Micros, Micros)) -> f64 {
-    ((to - from) as f64 / SECOND as f64).max(1.0)
-}
-
 /// The report.
 pub fn report(fleets: &[Loaded], input: BalanceInput) -> Report {
     let mut report = Report { schema: SCHEMA.to_owned(), ..Report::default() };
@@ -310,7 +306,7 @@ fn add_chances(
     input: &BalanceInput,
     report: &mut Report,
 ) {
-    let model = Model::new(clients, busiest, fleet.instances.len(), seconds(fleet.window));
+    let model = Model::new(clients, busiest, fleet.instances.len(), fleet.seconds());
     if fleet.skew(Measure::Requests).is_none_or(|skew| skew <= EVEN) || is_even_now(fleet) {
         return;
     }

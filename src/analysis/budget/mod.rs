@@ -15,7 +15,7 @@ use super::rollup::read::{Addresses, TrafficRow, Who};
 use super::rollup::{Fact, Op, RETRY_AFTER, Rollup};
 use crate::model::budget::Rule;
 use crate::model::registry::qualified;
-use crate::model::time::{self, Micros, SECOND, Span};
+use crate::model::time::{self, Micros, SECOND, Span, all_together};
 use crate::model::units::{counted, duration, grouped};
 use std::collections::BTreeMap;
 
@@ -161,8 +161,7 @@ fn is_work(row: &TrafficRow<'_>) -> bool {
 /// What a client used of everything that budgets limit; `clients` are those of the roll-up.
 pub fn usage(rollup: &Rollup, clients: &Clients<'_>, facts: &Facts, wanted: &Wanted<'_>) -> Usage {
     let own: Vec<&Profile<'_>> = clients.list.iter().filter(|profile| wanted.is(&profile.who)).collect();
-    let spans = own.iter().map(|profile| profile.about.span);
-    let Some(span) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+    let Some(span) = all_together(own.iter().map(|profile| profile.about.span)) else {
         let mut nothing = Usage::default();
         nothing.rules.iter_mut().for_each(|used| used.lacks("the sources hold no request of this client"));
         return nothing;

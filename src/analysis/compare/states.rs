@@ -125,17 +125,15 @@ pub fn memory(before: &[Memory], after: &[Memory]) -> Vec<Pair> {
 
 /// Groups by what they are called; of several that are called alike, by as much of where they lie as tells these apart.
 fn distinguished(side: &[Memory]) -> Vec<(String, &Memory)> {
-    let alike = |memory: &Memory| side.iter().filter(|other| other.name == memory.name).collect::<Vec<_>>();
-    let of = |memory: &'_ Memory| {
-        let others = alike(memory);
-        let parts = |own: &Memory| own.place.split('/').map(str::to_owned).collect::<Vec<_>>();
-        let common = others
-            .iter()
-            .map(|other| parts(other))
-            .reduce(|a, b| a.into_iter().zip(b).take_while(|(a, b)| a == b).map(|(a, _)| a).collect());
+    fn parts(own: &Memory) -> Vec<&str> {
+        own.place.split('/').collect()
+    }
+    let of = |memory: &Memory| {
+        let alike: Vec<_> = side.iter().filter(|other| other.name == memory.name).map(parts).collect();
         let own = parts(memory);
-        let shown = common.map(|common| own[common.len().min(own.len())..].join("/")).unwrap_or_default();
-        if others.len() < 2 || shown.is_empty() { memory.name.clone() } else { shown }
+        let is_common = |place: &usize| alike.iter().all(|other| other.get(*place) == own.get(*place));
+        let apart = own[(0..own.len()).take_while(is_common).count()..].join("/");
+        if apart.is_empty() { memory.name.clone() } else { apart }
     };
     side.iter().map(|memory| (of(memory), memory)).collect()
 }

@@ -186,8 +186,7 @@ mod tests {
 
     #[test]
     fn bars_stand_where_their_times_are() {
-        let minute = MINUTE;
-        let drawn = bars(&json!([[0.0, 1.0], [30.0, 5.0], [31.0, 4.0], [60.0, 0.2]]), (0, minute));
+        let drawn = bars(&json!([[0.0, 1.0], [30.0, 5.0], [31.0, 4.0], [60.0, 0.2]]), (0, MINUTE));
         assert_eq!((drawn.len(), drawn[0], drawn[12], drawn[23]), (BARS, 1, 5, 1));
         assert_eq!(drawn.iter().sum::<u64>(), 7);
         assert_eq!(bars(&json!(null), (0, 0)), vec![0; BARS]);

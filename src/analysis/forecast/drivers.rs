@@ -65,8 +65,7 @@ pub fn of(target: &Target) -> Vec<Driver> {
 mod tests {
     use super::*;
     use crate::model::forecast::Part;
-
-    const HOUR: Micros = DAY / 24;
+    use crate::model::time::HOUR;
 
     fn part(name: &str, value: impl Fn(usize) -> f64) -> Part {
         Part {

@@ -427,9 +427,8 @@ fn name(model: &filter::Gains) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::time::HOUR;
     use proptest::prelude::*;
-
-    const HOUR: i64 = DAY / 24;
 
     fn grid(step: i64, values: Vec<f64>) -> Grid {
         Grid { from: 20_000 * DAY, step, values }

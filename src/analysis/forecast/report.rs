@@ -7,7 +7,7 @@ use crate::model::input::InputReport;
 use crate::model::picture::Picture;
 use crate::model::report::{Finding, Report, Severity, Table, Value, Window};
 use crate::model::series::DAY;
-use crate::model::time::{self, Micros};
+use crate::model::time::{self, Micros, all_together};
 use crate::model::units::{amount, counted, duration, grouped, percent};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
@@ -126,8 +126,7 @@ pub fn report(
 /// From the first interval of all to the last.
 fn window(targets: &[Target]) -> Window {
     let known = targets.iter().filter(|target| !target.grid.values.is_empty());
-    let ends = known.map(|target| (target.grid.from, target.grid.end()));
-    Window::of(ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
+    Window::of(all_together(known.map(|target| (target.grid.from, target.grid.end()))))
 }
 
 /// When the limit is reached: nothing outside the horizon.

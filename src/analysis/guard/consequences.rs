@@ -3,7 +3,7 @@
 
 use crate::analysis::keyspace::diff::Removed;
 use crate::model::registry::qualified;
-use crate::model::time::{Bounds, Micros, SECOND};
+use crate::model::time::{Bounds, MINUTE, Micros, SECOND};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How long a slot of time is.
@@ -22,7 +22,7 @@ pub struct RemovedBetween<'a> {
 }
 
 /// How exactly it is known when a database was taken: by what was written to it last.
-const TAKEN_WITHIN: Micros = 60 * SECOND;
+const TAKEN_WITHIN: Micros = MINUTE;
 
 impl<'a> RemovedBetween<'a> {
     /// What was deleted in a cluster by something that happened then; `None` where the databases do not show that.

@@ -93,8 +93,7 @@ mod tests {
     use super::super::group::Around;
     use super::super::groups::groups;
     use crate::analysis::rollup::notable::Notable;
-    use crate::model::time::MINUTE;
-    use crate::model::time::SECOND;
+    use crate::model::time::{MINUTE, SECOND};
     use std::collections::HashMap;
 
     fn operation(kind: &'static str, user: &str, second: i64, name: &str, code: u16) -> Notable {

@@ -113,8 +113,7 @@ pub fn sort(groups: &mut [Group]) {
 mod tests {
     use super::super::classify::{Created, Seen};
     use super::*;
-    use crate::model::time::MINUTE;
-    use crate::model::time::SECOND;
+    use crate::model::time::{MINUTE, SECOND};
 
     fn operation(kind: &'static str, user: &str, second: i64, name: &str, code: u16) -> Notable {
         Notable {

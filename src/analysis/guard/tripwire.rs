@@ -122,8 +122,7 @@ pub fn message(deeds: Vec<GuardEvent>, cluster: &str, owner: &str, now: Micros) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::time::MINUTE;
-    use crate::model::time::SECOND;
+    use crate::model::time::{MINUTE, SECOND};
 
     fn pods(from: i64, count: i64) -> Batch {
         operations("delete-pod", from, count)

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 /// Bytes of etcd's database, of what of it is in use, and of its quota: of several members the fullest. `None` where
 /// pages lack it.
 pub fn storage(facts: &Facts) -> [Option<f64>; 3] {
-    let last = |metric| facts.of(metric).iter().filter_map(|fact| fact.last);
-    let largest = |metric| last(metric).max_by(f64::total_cmp);
+    let largest = |metric| facts.largest_of(metric, |_| true);
+    let quotas = facts.of(Metric::EtcdQuota).iter().filter_map(|fact| fact.last);
     [
         largest(Metric::EtcdDbSize).or_else(|| largest(Metric::StorageSize)),
         largest(Metric::EtcdDbInUse),
-        last(Metric::EtcdQuota).min_by(f64::total_cmp).filter(|quota| *quota > 0.0),
+        quotas.min_by(f64::total_cmp).filter(|quota| *quota > 0.0),
     ]
 }
 

@@ -71,10 +71,7 @@ impl Health<'_> {
 
     /// Of the members that an apiserver asks, the largest.
     fn size(&self) -> Option<f64> {
-        let largest = |metric| {
-            let of = self.facts.of(metric).iter().filter(|fact| self.here(fact));
-            of.filter_map(|fact| fact.last).max_by(f64::total_cmp)
-        };
+        let largest = |metric| self.facts.largest_of(metric, |fact| self.here(fact));
         largest(Metric::EtcdDbSize).or_else(|| largest(Metric::StorageSize))
     }
 

@@ -354,6 +354,11 @@ impl Facts {
         Some(values.sum())
     }
 
+    /// The largest of the last values; `None` if no last page has any.
+    pub fn largest_of(&self, metric: Metric, accept: impl Fn(&Fact) -> bool) -> Option<f64> {
+        self.of(metric).iter().filter(|fact| accept(fact)).filter_map(|fact| fact.last).max_by(f64::total_cmp)
+    }
+
     /// The buckets of a histogram's facts that `accept` takes, added by bound.
     pub fn buckets_of(&self, metric: Metric, accept: impl Fn(&Fact) -> bool) -> super::quantile::Buckets {
         let facts = self.of(metric).iter().filter(|fact| fact.part == Part::Bucket && accept(fact));

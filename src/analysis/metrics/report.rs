@@ -5,7 +5,7 @@ use super::glance::Glance;
 use super::tables::tables;
 use crate::analysis::traffic::report::{Measured, TrafficInput};
 use crate::model::input::{InputReport, Loss};
-use crate::model::time::{self};
+use crate::model::time;
 use crate::model::units::{counted, duration, significant};
 use serde_json::{Map, Value as Json, json};
 

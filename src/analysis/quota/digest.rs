@@ -217,8 +217,7 @@ pub fn standing(watches: &BTreeMap<String, Watch>) -> BTreeMap<String, Vec<Alert
 mod tests {
     use super::*;
     use crate::model::alert::{Calendar, Gauge, Templates, Thresholds};
-    use crate::model::time::HOUR;
-    use crate::model::time::parse_any;
+    use crate::model::time::{HOUR, parse_any};
     use jiff::tz::TimeZone;
 
     fn config(hours: Option<Calendar>, critical_any_time: bool) -> Config {

@@ -20,7 +20,6 @@ use crate::inputs::selection::Selection;
 use crate::model::event::{Stage, Timed};
 use crate::model::question::{Emit, Form};
 use crate::model::report::Window;
-use crate::model::time::is_within;
 use crate::model::units::counted;
 use crate::sources::arguments::is_url;
 use crate::sources::audit::pass::{self, Delivery, Worker};
@@ -289,7 +288,7 @@ struct LimitWorker<'p> {
 impl Worker for LimitWorker<'_> {
     type Batch = <Counting<'static> as Worker>::Batch;
     fn event(&mut self, event: Timed<'_, '_>) {
-        if within(self.selection, &event) {
+        if self.selection.is_within(&event) {
             self.durations.event(&event);
         }
         self.counting.event(event);
@@ -297,12 +296,6 @@ impl Worker for LimitWorker<'_> {
     fn flush(&mut self) -> Self::Batch {
         self.counting.flush()
     }
-}
-
-/// Whether the event is one of the time that is looked at. Conditions on clients don't count here: all compete for the
-/// same seats.
-fn within(selection: &Selection, event: &Timed<'_, '_>) -> bool {
-    is_within((selection.since, selection.until), event.at)
 }
 
 /// The observer of analysis as a worker of the source's pass.
@@ -314,7 +307,7 @@ struct Replaying<'p> {
 impl Worker for Replaying<'_> {
     type Batch = Batch;
     fn event(&mut self, event: Timed<'_, '_>) {
-        if within(self.selection, &event) {
+        if self.selection.is_within(&event) {
             self.observer.event(event);
         }
     }

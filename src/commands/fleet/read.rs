@@ -16,7 +16,7 @@ use crate::model::forecast::Reached;
 use crate::model::names::{APISERVER_SEATS, CGROUP_MEMORY, CLUSTER_REQUESTS, ETCD_DB};
 use crate::model::question;
 use crate::model::series::{DAY, Selector};
-use crate::model::time::{Bounds, MINUTE, Micros, SECOND, together};
+use crate::model::time::{Bounds, MINUTE, Micros, together};
 use crate::sources::found::Discovery;
 use crate::sources::store::{Store, StoreError};
 use std::path::Path;
@@ -49,7 +49,7 @@ pub(super) fn read(own: &NamedCluster, asked: &Bounded, context: &mut Context<'_
         && let Some(end) = load::end(&found).into_iter().chain(load.bounds.1).min()
     {
         // On whole minutes, which are edges of tiles.
-        let from = (end - LOOKED_AT).div_euclid(MINUTE) * 60 * SECOND;
+        let from = (end - LOOKED_AT).div_euclid(MINUTE) * MINUTE;
         load.bounds.0 = load.bounds.0.max(Some(from));
     }
     load.pages(found, context)?;

@@ -21,20 +21,21 @@ pub(crate) struct Between {
     /// When they were taken, as far as that is known.
     pub(crate) taken: [Option<Micros>; 2],
     /// The latest revision of each.
-    revisions: Vec<u64>,
+    revisions: [u64; 2],
 }
 
 /// Compares two databases that are named.
 pub(crate) fn between(before: &str, after: &str, context: &mut Context<'_>) -> Result<Between, Error> {
     let sides = [open::open(before, context)?, open::open(after, context)?];
     let between = compare(sides, context)?;
-    match between.revisions[..] {
-        [first, last] if last < first => Err(Error::Usage(format!(
+    let [first, last] = between.revisions;
+    if last < first {
+        return Err(Error::Usage(format!(
             "--before {before} (revision {first}) is the later one, --after {after} (revision {last}) the earlier: \
              swap them"
-        ))),
-        _ => Ok(between),
+        )));
     }
+    Ok(between)
 }
 
 /// Compares the first and the last database that sources hold; nothing where there are not two.
@@ -50,15 +51,10 @@ pub(crate) fn asks() -> Ask {
 fn compare(sides: [Arc<Opened>; 2], context: &mut Context<'_>) -> Result<Between, Error> {
     let files = sides.iter().map(|side| side.path.clone()).collect();
     let (cluster, taken) = (sides[1].cluster(), sides.each_ref().map(|side| side.taken()));
-    let (mut spaces, mut revisions) = (Vec::new(), Vec::new());
-    for side in &sides {
-        let walked = side.walked(None, &asks(), context);
-        revisions.push(side.file(&walked, context)?.revision);
-        spaces.push(walked);
-    }
-    let removed = match spaces.as_slice() {
-        [old, new] => diff::compare(&old.space, &new.space).removed(),
-        _ => Removed::new(),
-    };
+    let walks = sides.each_ref().map(|side| side.walked(None, &asks(), context));
+    let [old, new] = &walks;
+    let mut revision = |side: usize| Ok::<_, Error>(sides[side].file(&walks[side], context)?.revision);
+    let revisions = [revision(0)?, revision(1)?];
+    let removed = diff::compare(&old.space, &new.space).removed();
     Ok(Between { removed, files, cluster, taken, revisions })
 }

@@ -465,12 +465,11 @@ mod tests {
 
     #[test]
     fn a_window_is_whole_steps() {
-        let minute = MINUTE;
-        let window = Window::new(minute + 1, 10 * minute + 7, 5 * minute).unwrap();
-        assert_eq!((window.from(), window.until(), window.steps()), (5 * minute, 10 * minute, 1));
-        assert!(Window::new(minute, 9 * minute, 5 * minute).is_err());
+        let window = Window::new(MINUTE + 1, 10 * MINUTE + 7, 5 * MINUTE).unwrap();
+        assert_eq!((window.from(), window.until(), window.steps()), (5 * MINUTE, 10 * MINUTE, 1));
+        assert!(Window::new(MINUTE, 9 * MINUTE, 5 * MINUTE).is_err());
         for step in [0, 999, 500_000, 3_601 * SECOND, SECOND + 1] {
-            assert!(Window::new(0, 100 * minute, step).is_err(), "{step}");
+            assert!(Window::new(0, 100 * MINUTE, step).is_err(), "{step}");
         }
     }
 

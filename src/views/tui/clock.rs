@@ -3,7 +3,7 @@
 use crate::model::time::{HOUR, MINUTE, Micros, SECOND, Span};
 
 /// Lengths of a window, shortest first; behind them all of the time.
-const LENGTHS: [Micros; 7] = [10 * SECOND, 30 * SECOND, MINUTE, 300 * SECOND, 900 * SECOND, HOUR, 21_600 * SECOND];
+const LENGTHS: [Micros; 7] = [10 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR];
 /// How fast time may be played.
 const SPEEDS: [i64; 8] = [1, 2, 5, 10, 30, 60, 300, 3_600];
 /// Steps that the time of a bundle is cut into.

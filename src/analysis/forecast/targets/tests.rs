@@ -1,6 +1,5 @@
 use super::*;
 use crate::model::series::Point;
-
 use crate::model::time::HOUR;
 
 fn history(series: Series, from: i64, values: &[f64]) -> History {
