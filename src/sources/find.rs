@@ -58,6 +58,7 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         match expand_for(argument, wanted == Wanted::Databases) {
             Ok((own, from_folder)) => {
                 named.push(Named { argument, from_folder, files: own.len(), used: 0, logs: 0 });
+                found.files += own.len();
                 files.extend(own.into_iter().map(|file| (named.len() - 1, file)));
             }
             Err(error) => found.errors.push(error),
@@ -111,8 +112,6 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
             {
                 let Belonging { whole, .. } = bundles.belongs(&source.place, argument, from_folder);
                 odd.push((whole, certain, error));
-            } else {
-                found.other_files += 1;
             }
             continue;
         }
@@ -157,12 +156,10 @@ fn look(arguments: &[String], wanted: Wanted, now: Micros) -> Discovery {
         }
     }
     // What is called by a time is missed as a page where others are.
-    for (folder, certain, error) in odd {
-        match certain || folders.keys().any(|(_, other)| *other == folder) {
-            true => found.errors.push(error),
-            false => found.other_files += 1,
-        }
-    }
+    let is_missed = |(folder, certain, _): &(PathBuf, bool, SourceError)| {
+        *certain || folders.keys().any(|(_, other)| other == folder)
+    };
+    found.errors.extend(odd.into_iter().filter(is_missed).map(|(.., error)| error));
     join_parts(&mut groups);
     join_objects(&mut groups);
     empty.retain(|(_, _, family)| groups.keys().any(|(_, _, other)| other == family));
@@ -374,21 +371,24 @@ fn name_logs(streams: &mut [LogStream], paged: &BTreeSet<(String, String)>) {
     }
 }
 
-/// Takes out the pages that a wrong clock dated far away from all others. The time at which a file was copied says
-/// nothing of that.
+/// Takes out the pages that a wrong clock dated far away from all others. When a file was written says nothing of other
+/// folders: what is dated by that is compared with the pages beside it.
 fn set_stray_aside(found: &mut Discovery) {
-    let is_dated = |page: &PageFile| matches!(page.clock, Clock::Name | Clock::Samples);
-    let mut days = Days::default();
-    found
-        .pages
-        .iter()
-        .flat_map(|folder| &folder.pages)
-        .filter(|page| is_dated(page))
-        .for_each(|page| days.add(page.at));
-    let kept = days.kept();
+    fn kept<'p>(pages: impl Iterator<Item = &'p PageFile>) -> KeptDays {
+        let mut days = Days::default();
+        pages.for_each(|page| days.add(page.at));
+        days.kept()
+    }
+    let dated = |page: &&PageFile| matches!(page.clock, Clock::Name | Clock::Samples);
+    let all = kept(found.pages.iter().flat_map(|folder| &folder.pages).filter(dated));
     for folder in &mut found.pages {
-        let (pages, stray): (Vec<_>, Vec<_>) =
-            folder.pages.drain(..).partition(|page| !is_dated(page) || kept.takes(page.at));
+        let beside = kept(folder.pages.iter());
+        let is_kept = |page: &PageFile| match page.clock {
+            Clock::Name | Clock::Samples => all.takes(page.at),
+            Clock::Modified => beside.takes(page.at),
+            Clock::Read => true,
+        };
+        let (pages, stray): (Vec<_>, Vec<_>) = folder.pages.drain(..).partition(is_kept);
         folder.pages = pages;
         found.errors.extend(stray.into_iter().map(|page| SourceError::Stray { path: page.source.path, at: page.at }));
     }

@@ -63,8 +63,8 @@ pub struct Discovery {
     pub databases: Vec<Source>,
     /// The bundle's description, from the first `bundle.yaml` that was met.
     pub bundle: Option<Bundle>,
-    /// Files in folders that hold something else; they are left to other commands.
-    pub other_files: usize,
+    /// Files that were looked at.
+    pub files: usize,
     /// Folders that were named and hold no audit log, with the number of files looked at.
     pub without_logs: Vec<(String, usize)>,
     /// Inputs that could not be used.
@@ -102,7 +102,7 @@ impl Discovery {
             rolled_from: self.rolled_from,
             databases: self.databases.iter().map(Source::again).collect::<Option<_>>()?,
             bundle: self.bundle.clone(),
-            other_files: self.other_files,
+            files: self.files,
             without_logs: self.without_logs.clone(),
             errors: Vec::new(),
         })

@@ -3,7 +3,9 @@
 
 use crate::support::{count, folder, number, plimsoll, write};
 use serde_json::Value;
+use std::fs::File;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 const BEGIN: u64 = 1_795_000_000;
 
@@ -288,4 +290,41 @@ fn balance_compares_rates() {
     let share = number(&report["rows"][0], "share");
     assert!((share - 28.0 / 46.0).abs() < 1e-6, "{}", report["rows"]);
     assert_eq!(report["findings"], Value::Array(Vec::new()));
+}
+
+/// A page whose file was written when no clock was set stretches nothing over decades.
+#[test]
+fn a_file_of_another_decade_is_set_aside() {
+    let home = folder();
+    for minutes in 0..6 {
+        put(home.path(), minutes, &Page { minutes: 10 + minutes }.text());
+    }
+    let truth = health(home.path(), &[]);
+    let path = write(home.path(), "apiserver-0/page.txt", Page { minutes: 9 }.text());
+    File::options().write(true).open(path).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(35)).unwrap();
+    let source = home.path().to_str().unwrap();
+    let ran = plimsoll(&["traffic", source, "--health", "--by", "verb,resource,code", "-o", "json"]);
+    let found = ran.json(3);
+    assert!(ran.stderr.contains("page.txt: dated 1970-01-01T00:00:35Z"), "{}", ran.stderr);
+    for part in ["rows", "totals", "tables", "window"] {
+        assert_eq!(found[part], truth[part], "{part}");
+    }
+    let report = plimsoll(&["report", source, "-o", "json"]).json(3);
+    assert_eq!(report["window"], truth["window"]);
+}
+
+/// Pages that lie a decade apart are reported, in intervals that are long enough.
+#[test]
+fn a_report_of_pages_of_two_decades() {
+    let home = folder();
+    let decade = 10 * 365 * 86_400;
+    for minutes in 0..6 {
+        let text = Page { minutes: 10 + minutes }.text();
+        put(home.path(), minutes, &text);
+        let early = text.replace(&(BEGIN - 3600).to_string(), &(BEGIN - decade - 3600).to_string());
+        write(home.path(), &format!("apiserver-0/{}.txt", BEGIN - decade + 60 * minutes), early);
+    }
+    let report = plimsoll(&["report", home.path().to_str().unwrap(), "-o", "json"]).json(0);
+    let from = jiff::Timestamp::from_second((BEGIN - decade) as i64).unwrap().to_string();
+    assert_eq!(report["window"]["from"], from);
 }

@@ -269,6 +269,8 @@ fn damage_is_told_and_text_is_harmless() {
     assert!(ran.exits(3).stderr.contains("no dump page"), "{}", ran.stderr);
     let ran = plimsoll(&["clients", "--seats", &sample("quiet/objects")]);
     assert!(ran.exits(3).stderr.contains("dump_requests?includeRequestDetails=1"), "{}", ran.stderr);
+    let ran = plimsoll(&["clients", "--seats", &sample("list-storm/audit")]);
+    assert!(ran.exits(3).stderr.contains("(looked at 2 files)"), "{}", ran.stderr);
     let ran = plimsoll(&["traffic", &sample(DETAILED)]);
     assert!(ran.exits(3).stderr.contains("it is a dump page of API Priority and Fairness"), "{}", ran.stderr);
     // The other commands leave dump pages in a bundle alone.

@@ -62,6 +62,17 @@ fn packed_files_of_which_nothing_can_be_unpacked_are_said() {
     }
 }
 
+/// A folder without a database is said once.
+#[test]
+fn a_folder_without_a_database_is_said_once() {
+    let home = folder();
+    for command in [&["usage"][..], &["top"], &["flame"]] {
+        let ran = plimsoll(&[&["etcd"], command, &[home.path().to_str().unwrap()]].concat());
+        assert_eq!(ran.exits(3).stderr.matches("no etcd database").count(), 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains("(looked at 0 files)"), "{}", ran.stderr);
+    }
+}
+
 /// A pipe can be read once, and a report reads more often.
 #[test]
 fn reports_of_pipes_are_refused() {
@@ -125,4 +136,29 @@ fn times_in_zones_are_those_of_the_zones() {
     assert_eq!(window("2026-11-20T06:14:00[America/St_Johns]"), truth);
     assert_eq!(window("2026-11-20 06:14:00[America/St_Johns]"), truth);
     assert_eq!(window("2026-11-20 09:44:00[Nope/Zone]").0, Some(2));
+}
+
+/// A sample of a cgroup, and a capture of objects, that were taken when no clock was set.
+#[test]
+fn samples_and_captures_of_another_decade_are_set_aside() {
+    let home = folder();
+    let copy = std::fs::read(sample("list-storm/cgroup/kube-apiserver-0/1795166276.txt")).unwrap();
+    let quota = |used: u64| {
+        json!({"kind": "ResourceQuota", "apiVersion": "v1", "metadata": {"name": "compute", "namespace": "a"},
+            "spec": {"hard": {"pods": "10"}}, "status": {"hard": {"pods": "10"}, "used": {"pods": used.to_string()}}})
+    };
+    for at in ["1970-01-01T00-00-35Z", "2026-11-20T09-17-56Z", "2026-11-20T09-18-56Z", "2026-11-20T09-19-56Z"] {
+        write(home.path(), &format!("cgroup/cp-0/{at}.txt"), &copy);
+        let used = if at.starts_with("1970") { 9 } else { 5 };
+        write(home.path(), &format!("objects/{at}/resourcequotas.json"), quota(used).to_string());
+    }
+    let [memory, objects] = ["cgroup", "objects"].map(|name| home.path().join(name).to_str().unwrap().to_owned());
+    let ran = plimsoll(&["memory", "show", &memory]);
+    assert!(ran.exits(3).stderr.contains("a sample is dated 1970-01-01T00:00:35Z"), "{}", ran.stderr);
+    let report = plimsoll(&["report", &memory, "-o", "json"]).json(3);
+    assert_eq!(report["window"]["from"], "2026-11-20T09:17:56Z");
+    let ran = plimsoll(&["quota", "propose", &objects, "-o", "json"]);
+    let report = ran.json(3);
+    assert!(ran.stderr.contains("1970-01-01T00-00-35Z: dated 1970-01-01T00:00:35Z"), "{}", ran.stderr);
+    assert_eq!((&report["rows"][0]["peak"], report["rows"].as_array().unwrap().len()), (&json!("5"), 1));
 }

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// The shortest interval, in µs: of pages that are taken more often several make one.
 const MIN_TILE: Micros = 5 * SECOND;
+/// More intervals are not looked at: where pages of years are few, intervals are longer than most of them lie apart.
+const MAX_TILES: i64 = 1 << 16;
 /// An apiserver starts for so long, in µs.
 const STARTING: Micros = 15 * SECOND;
 /// Fewer differences between pages show no course.
@@ -49,7 +51,7 @@ pub struct Paged {
 const NEAR: i64 = 20;
 
 /// How long intervals are: as long as those between most pages of apiservers, and from page to page of the one with
-/// most of them. `None` where there are too few pages.
+/// most of them; longer where these would be too many. `None` where there are too few pages.
 fn grid(facts: &Facts) -> Option<Grid> {
     let mut lengths = Vec::new();
     let mut most: &[Span] = &[];
@@ -66,7 +68,8 @@ fn grid(facts: &Facts) -> Option<Grid> {
         return None;
     }
     lengths.sort_unstable();
-    let tile = (lengths[lengths.len() / 2].max(MIN_TILE) + SECOND / 2) / SECOND * SECOND;
+    let usual = lengths[lengths.len() / 2].max(MIN_TILE).max((to - from) / MAX_TILES);
+    let tile = (usual + SECOND / 2) / SECOND * SECOND;
     let phase = phase(most, tile);
     let grid = Grid { tile, phase, span: (from, to) };
     Some(Grid { span: near(grid, grid.span), ..grid })

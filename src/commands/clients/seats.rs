@@ -94,7 +94,7 @@ fn look(sources: &[String], context: &mut Context<'_>) -> Result<Discovery, Erro
     let mut found = find::find(sources, Wanted::Dumps, context.io.now);
     if found.dumps.is_empty() && found.errors.is_empty() {
         let folder = sources.join(", ");
-        found.errors.push(SourceError::NothingHere { folder, files: found.other_files, wanted: Wanted::Dumps });
+        found.errors.push(SourceError::NothingHere { folder, files: found.files, wanted: Wanted::Dumps });
     }
     let is_some = !found.dumps.is_empty();
     found::usable(found, is_some, context)

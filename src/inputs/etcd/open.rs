@@ -4,6 +4,7 @@ use super::opened::{Looks, Opened, SharedDatabases, Walked};
 use crate::analysis::keyspace::file::File;
 use crate::analysis::keyspace::{self, Keyspace};
 use crate::cli::{Context, Error};
+use crate::inputs::found::usable;
 use crate::model::input::InputReport;
 use crate::model::moment::{Capture, too_early, up_to};
 use crate::model::time::Micros;
@@ -31,9 +32,8 @@ pub(crate) fn open_for(source: &String, at: Option<Micros>, context: &mut Contex
 /// Opens the database that the argument names; of several in a folder the one that was written last.
 pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Arc<Opened>, Error> {
     let found = find::find(&[argument.to_owned()], Wanted::Databases, context.io.now);
-    for error in &found.errors {
-        context.lost(error)?;
-    }
+    let is_some = !found.databases.is_empty();
+    let found = usable(found, is_some, context)?;
     let names: Vec<String> = found.databases.iter().map(|source| source.path.clone()).collect();
     let mut opened: Option<Arc<Opened>> = None;
     let mut foreign: Vec<String> = Vec::new();
@@ -48,10 +48,7 @@ pub(crate) fn open(argument: &str, context: &mut Context<'_>) -> Result<Arc<Open
             }
         }
     }
-    let Some(opened) = opened else {
-        let nothing = || vec![format!("{argument}: no etcd database to read")];
-        return Err(Error::inputs(if foreign.is_empty() { nothing() } else { foreign }));
-    };
+    let Some(opened) = opened else { return Err(Error::inputs(foreign)) };
     for error in &foreign {
         context.lost(error)?;
     }

@@ -3,8 +3,10 @@
 
 use super::files;
 use super::group::{self, Group};
+use crate::model::input::LossKind;
 use crate::model::memory::Sample;
-use crate::model::time::Micros;
+use crate::model::stray::Days;
+use crate::model::time::{self, Micros};
 use crate::sources::open::SourceError;
 use crate::sources::pages::{modified, time_in};
 use crate::sources::{archive, archive_names};
@@ -113,8 +115,24 @@ pub fn open(path: &Path, now: Micros, with_below: bool) -> Result<Vec<Series>, S
         return Err(no_sample(&shown));
     }
     let mut all: Vec<Series> = found.into_values().collect();
-    all.iter_mut().for_each(|series| series.samples.sort_by_key(|sample| sample.at));
+    for series in &mut all {
+        series.samples.sort_by_key(|sample| sample.at);
+        set_stray_aside(&mut series.samples);
+    }
     Ok(all)
+}
+
+/// Takes out samples that a wrong clock dated far away from all others.
+fn set_stray_aside(samples: &mut Vec<Sample>) {
+    let mut days = Days::default();
+    samples.iter().for_each(|sample| days.add(sample.at));
+    let kept = days.kept();
+    let (what, _) = LossKind::Stray.explain();
+    let warning = |sample: Sample| format!("a sample is dated {}, which {what}", time::format(sample.at));
+    let stray: Vec<String> = samples.extract_if(.., |sample| !kept.takes(sample.at)).map(warning).collect();
+    if let Some(last) = samples.last_mut() {
+        last.problems.extend(stray);
+    }
 }
 
 fn walk(

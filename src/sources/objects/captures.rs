@@ -3,7 +3,7 @@
 use crate::model::input::InputReport;
 use crate::model::objects::Objects;
 use crate::model::problem::{Problem, ProblemKind};
-use crate::model::time::Micros;
+use crate::model::time::{DAY, Micros};
 use crate::sources::arguments::expand;
 use crate::sources::belonging::{Belonging, Bundles};
 use crate::sources::clock;
@@ -68,6 +68,9 @@ pub struct Captures {
     /// What can't be read.
     pub errors: Vec<Arc<CaptureError>>,
 }
+
+/// 2014-06-06, the day of Kubernetes' first commit.
+const KUBERNETES: Micros = 16_227 * DAY;
 
 /// Finds and reads objects in the files and folders among `arguments`. A file that is named, but holds something else,
 /// is left to others.
@@ -153,7 +156,20 @@ pub fn find(arguments: &[String]) -> Captures {
     all.captures
         .extend(named.into_iter().map(|(cluster, (path, at, objects))| capture(cluster, (at, false), path, objects)));
     all.captures.sort_by(|a, b| (&a.cluster, a.at).cmp(&(&b.cluster, b.at)));
+    set_stray_aside(&mut all);
     all
+}
+
+/// Takes out captures that are named by a time before there was Kubernetes, unless all are: a clock was not set. Others
+/// may be as far apart as anybody wants.
+fn set_stray_aside(all: &mut Captures) {
+    let is_stray = |capture: &mut Capture| capture.is_dated && capture.at < KUBERNETES;
+    if all.captures.iter_mut().all(is_stray) {
+        return;
+    }
+    for Capture { path, at, .. } in all.captures.extract_if(.., is_stray) {
+        all.errors.push(Arc::new(SourceError::Stray { path, at }.into()));
+    }
 }
 
 /// Cluster, folder (none for files that are named one by one), time.
