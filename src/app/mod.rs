@@ -45,8 +45,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     // `help COMMAND` is `COMMAND --help`.
     if args.get(1).is_some_and(|word| word == "help") {
         if args.len() == 3 && args[2] == "options" {
-            let _ = write!(io.out, "{}", help::options(Cli::command()));
-            return finish(Ok(()), io);
+            return asked(help::options(Cli::command()), io);
         }
         args.remove(1);
         args.push(OsString::from("--help"));
@@ -64,8 +63,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     };
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
+        Err(error) if !error.use_stderr() => return asked(error.render(), io),
         Err(error) => {
-            let out: &mut dyn Write = if error.use_stderr() { &mut io.err } else { &mut io.out };
+            let out = &mut io.err;
             // Nothing can be done about a closed terminal.
             let _ = write!(out, "{}", error.render());
             let hint = subcommand_hint(&parser, &words, &error)
@@ -97,6 +97,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     };
     let result = result.and_then(|()| context.verdict());
     finish(result, io)
+}
+
+/// Writes what was asked for in place of work: help, or the version.
+fn asked(text: impl std::fmt::Display, io: &mut Io) -> ExitCode {
+    let written = write!(io.out, "{text}").and_then(|()| io.out.flush()).map_err(Error::from);
+    finish(written.or_else(|error| if error.is_of_a_reader_who_left() { Ok(()) } else { Err(error) }), io)
 }
 
 /// Which variable a flag's value is of, where that can't be read and the flag was not given.

@@ -19,7 +19,6 @@ use crate::sources::wanted;
 use crate::views::junit;
 use crate::views::text::plain;
 use clap::Subcommand;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -119,15 +118,8 @@ fn read(sources: &[String], time: &TimeFlags, context: &mut Context<'_>) -> Resu
     if found.streams.is_empty() {
         return Err(Error::Input(format!("{}: no audit log; metrics do not identify clients", sources.join(", "))));
     }
-    let clusters = found.streams.iter().map(|own| own.stream.cluster.as_str()).filter(|name| !name.is_empty());
-    let clusters: BTreeSet<&str> = clusters.collect();
-    if clusters.len() > 1 {
-        let names: Vec<&str> = clusters.into_iter().collect();
-        return Err(Error::Usage(format!(
-            "logs of several clusters ({}), and a budget is for what a client does in one; choose one",
-            names.join(", ")
-        )));
-    }
+    let clusters = found.streams.iter().map(|own| own.stream.cluster.as_str());
+    found::of_one_cluster("logs", clusters, "a budget is for what a client does in one")?;
     pages::keep(&mut found.pages, since, until);
     let (facts, pages) = pages::facts(found.pages, Retention::Controllers, context)?;
     let selection = Selection { since, until, ..Selection::default() };

@@ -6,6 +6,7 @@ use crate::model::bundle::Bundle;
 use crate::sources::find;
 use crate::sources::found::Discovery;
 use crate::sources::wanted::Wanted;
+use std::collections::BTreeSet;
 
 /// The apiservers' version, and where it is known from.
 pub(crate) type Version = (String, &'static str);
@@ -36,6 +37,20 @@ pub(crate) fn usable(found: Discovery, is_some: bool, context: &mut Context<'_>)
         context.lost(error)?;
     }
     Ok(found)
+}
+
+/// Refuses what is of several clusters, where one would be taken for the other: `why` says what belongs to one.
+pub(crate) fn of_one_cluster<'a>(
+    what: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
+    why: &str,
+) -> Result<(), Error> {
+    let names: BTreeSet<&str> = clusters.into_iter().filter(|name| !name.is_empty()).collect();
+    if names.len() < 2 {
+        return Ok(());
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    Err(Error::Usage(format!("{what} of several clusters ({}), and {why}; choose one", names.join(", "))))
 }
 
 /// The apiservers' version, as given or as a bundle says, and where it is known from.

@@ -10,6 +10,7 @@ use crate::cli::{Context, Error, KubeFlags, MomentFlags, TimeFlags};
 #[cfg(feature = "live")]
 use crate::cli::{PrometheusFlags, StepFlags};
 use crate::inputs::captures;
+use crate::inputs::found;
 use crate::inputs::moment;
 use crate::inputs::rollup::{self, Observe};
 use crate::inputs::selection::Selection;
@@ -306,14 +307,7 @@ fn files(
         context.lost(error)?;
     }
     inputs.inputs.extend(reported);
-    let clusters: std::collections::BTreeSet<&str> = captures.iter().map(|capture| capture.cluster.as_str()).collect();
-    if clusters.len() > 1 {
-        let names: Vec<&str> = clusters.into_iter().collect();
-        return Err(Error::Usage(format!(
-            "objects of several clusters ({}), and quotas belong to one; choose one",
-            names.join(", ")
-        )));
-    }
+    found::of_one_cluster("objects", captures.iter().map(|own| own.cluster.as_str()), "quotas belong to one")?;
     if let Some(moment) = moment.filter(|_| !captures.is_empty()) {
         captures = moment::of_objects(captures, moment, context)?;
     }

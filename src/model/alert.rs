@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Labels and annotations that name a namespace's owner where nothing else is configured.
+pub const OWNER_KEYS: [&str; 3] = ["plimsoll.io/owner", "owner", "team"];
+
 /// When somebody works. Days and times are those of the clock on their wall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {

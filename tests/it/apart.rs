@@ -40,6 +40,16 @@ fn databases_of_two_clusters_are_not_compared() {
     assert!(ran.exits(3).stderr.contains("of several clusters (eu, us)"), "{}", ran.stderr);
 }
 
+/// Objects and webhooks of one cluster say nothing of requests of another.
+#[test]
+fn requests_of_two_clusters_are_not_judged_by_objects_of_one() {
+    let (one, other) = (sample("list-storm"), sample("quiet"));
+    for command in ["policies", "webhooks"] {
+        let ran = plimsoll(&["guard", command, &one, &other]);
+        assert!(ran.exits(2).stderr.contains("of several clusters ("), "{command}: {}", ran.stderr);
+    }
+}
+
 /// What was refused is not what was done.
 #[test]
 fn what_was_refused_grants_and_deletes_nothing() {

@@ -18,9 +18,10 @@ fn scored(captures: &[&str], forms: &str) -> Vec<Value> {
 
 #[test]
 fn incidents_are_found_and_explained_in_every_form() {
-    let faults = ["apiserver-killed", "etcd-stalled", "webhook-slow", "write-storm"];
+    let faults =
+        ["apiserver-killed", "etcd-stalled", "webhook-slow", "write-storm", "scored8/s8-avon", "scored8/s8-wye"];
     let rows = scored(&faults, "audit,metrics");
-    assert_eq!(rows.len(), 8);
+    assert_eq!(rows.len(), 12);
     for row in rows {
         let all = |field: &str| row[field].as_array().unwrap().iter().all(|own| own == true);
         assert!(all("found") && all("right") && row["false"].as_array().unwrap().is_empty(), "{row}");

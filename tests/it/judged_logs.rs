@@ -158,3 +158,85 @@ fn lists_of_all_objects_have_a_price_of_their_own() {
     assert!(first["confidence"].as_f64().unwrap() > 0.8, "{first}");
     assert!(first["summary"].as_str().unwrap().ends_with("mostly LIST pods"), "{}", first["summary"]);
 }
+
+/// The first episode's grade, cause and who caused it, where there is one.
+fn first(from: &Path) -> Option<(String, String, String)> {
+    let report: Value = plimsoll(&["report", from.to_str().unwrap(), "-o", "json"]).json(0);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let episode = report["episodes"].as_array().unwrap().first()?;
+    let cause = &episode["causes"][0];
+    Some((text(&episode["grade"]), text(&cause["cause"]), text(&cause["subject"]["user"])))
+}
+
+/// A log of writes alone, in which nothing is said for 25 s: the lease that an apiserver creates when it starts tells
+/// an apiserver that was away from a part of the log that is missing.
+#[test]
+fn an_apiserver_that_starts_says_so_in_its_log() {
+    let gone = 400..425;
+    for is_said in [true, false] {
+        let (mut all, mut number) = (String::new(), 0);
+        for second in (0..LENGTH).filter(|second| !gone.contains(second)) {
+            let mut add = |offset: f64, of: (&str, &str, &str)| {
+                number += 1;
+                all += &event(number, second as f64 + offset, of, None);
+            };
+            if is_said && second == gone.end {
+                add(0.0, ("system:apiserver", "create", "leases"));
+            }
+            for (user, verb, resource, rate) in ASKED.into_iter().filter(|own| own.1 != "get") {
+                (0..rate).for_each(|n| add(0.1 + n as f64 / (rate + 2) as f64, (user, verb, resource)));
+            }
+        }
+        let home = folder();
+        write(home.path(), "audit/apiserver-0/audit.log", all);
+        let found = first(home.path()).map(|own| (own.0, own.1));
+        let found = found.as_ref().map(|own| (own.0.as_str(), own.1.as_str()));
+        match is_said {
+            true => assert_eq!(found, Some(("outage", "relist-storm"))),
+            false => assert!(found.is_none_or(|own| own.0 == "degraded"), "{found:?}"),
+        }
+    }
+}
+
+/// Somebody creates Jobs without end; most of the load is what the control plane does about them.
+#[test]
+fn who_makes_the_control_plane_work_is_the_cause() {
+    let (mut all, mut number) = (String::new(), 0);
+    let of_jobs: [(&str, &str, &str, &str, i64); 6] = [
+        ("system:serviceaccount:search:reindex", "create", "jobs", "", 5),
+        ("system:serviceaccount:kube-system:job-controller", "create", "pods", "", 5),
+        ("system:serviceaccount:kube-system:job-controller", "update", "jobs", "status", 12),
+        ("system:kube-scheduler", "create", "pods", "binding", 5),
+        ("system:node:n1", "patch", "pods", "status", 14),
+        ("system:node:n2", "patch", "pods", "status", 13),
+    ];
+    for second in 0..LENGTH {
+        let mut add = |at: f64, (user, verb, resource): (&str, &str, &str), subresource: &str| {
+            number += 1;
+            let mut event: Value =
+                serde_json::from_str(&event(number, second as f64 + at, (user, verb, resource), None)).unwrap();
+            if !subresource.is_empty() {
+                event["objectRef"]["subresource"] = subresource.into();
+                event["requestURI"] = format!("/api/v1/namespaces/n/{resource}/x/{subresource}").into();
+            }
+            all += &(event.to_string() + "\n");
+        };
+        let mut lines: Vec<(f64, (&str, &str, &str), &str)> = Vec::new();
+        for (user, verb, resource, rate) in ASKED {
+            lines.extend((0..rate).map(|n| (n as f64 / (rate + 2) as f64, (user, verb, resource), "")));
+        }
+        for (user, verb, resource, subresource, rate) in of_jobs.into_iter().filter(|_| WRONG.contains(&second)) {
+            lines.extend((0..rate).map(|n| (n as f64 / (rate + 2) as f64, (user, verb, resource), subresource)));
+        }
+        lines.sort_by(|a, b| a.0.total_cmp(&b.0));
+        lines.into_iter().for_each(|(at, of, subresource)| add(at, of, subresource));
+    }
+    let home = folder();
+    write(home.path(), "audit/apiserver-0/audit.log", all);
+    let found = first(home.path()).unwrap();
+    assert_eq!(
+        (found.1.as_str(), found.2.as_str()),
+        ("write-burst", "system:serviceaccount:search:reindex"),
+        "{found:?}"
+    );
+}

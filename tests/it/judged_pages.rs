@@ -25,7 +25,11 @@ const ASKED: [(&str, &str, &str, u64, f64); 6] = [
 ];
 
 /// What an apiserver is like at a page.
+#[derive(Clone, Copy)]
 struct State {
+    /// When its process started, Unix seconds, and what it had counted of each before.
+    started: u64,
+    before: u64,
     /// Seconds of load that it has answered, as far as it takes all of it.
     answered: u64,
     /// The same of kube-controller-manager.
@@ -34,7 +38,8 @@ struct State {
 
 /// A page.
 fn page(state: &State) -> String {
-    let mut page = String::from("# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.779e9\n");
+    let before = state.before;
+    let mut page = format!("# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {}\n", state.started);
     page += "# TYPE apiserver_request_total counter\n";
     let count = |(_, _, client, rate, _): &(&str, &str, &str, u64, f64)| {
         rate * if *client == "kube-controller-manager" { state.of_manager } else { state.answered }
@@ -45,7 +50,7 @@ fn page(state: &State) -> String {
             page,
             "apiserver_request_total{{code=\"200\",component=\"apiserver\",group=\"{group}\",resource=\"{resource}\",\
              scope=\"namespace\",subresource=\"\",system_client=\"{client}\",verb=\"{verb}\",version=\"v1\"}} {}",
-            1_000_000 + count(asked)
+            before + count(asked)
         )
         .unwrap();
     }
@@ -61,11 +66,11 @@ fn page(state: &State) -> String {
         );
         for bound in BOUNDS.iter().chain(["+Inf"].iter()) {
             let below = bound.parse::<f64>().is_ok_and(|bound| bound < *seconds);
-            let value = if below { 0 } else { 1_000_000 + count(asked) };
+            let value = if below { 0 } else { before + count(asked) };
             writeln!(page, "apiserver_request_duration_seconds_bucket{{{labels},le=\"{bound}\"}} {value}").unwrap();
         }
         writeln!(page, "apiserver_request_duration_seconds_sum{{{labels}}} {}", count(asked) as f64 * seconds).unwrap();
-        writeln!(page, "apiserver_request_duration_seconds_count{{{labels}}} {}", 1_000_000 + count(asked)).unwrap();
+        writeln!(page, "apiserver_request_duration_seconds_count{{{labels}}} {}", before + count(asked)).unwrap();
     }
     page
 }
@@ -75,7 +80,7 @@ fn write(to: &Path, load: impl Fn(u64, u64) -> u64, change: impl Fn(u64, u64, St
     for apiserver in 0..2 {
         let folder = to.join(format!("metrics/apiserver-{apiserver}"));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut state = State { answered: 0, of_manager: 0 };
+        let mut state = State { started: 1_779_000_000, before: 1_000_000, answered: 0, of_manager: 0 };
         for number in 0..PAGES {
             // A little more in some intervals than in others.
             state.answered += load(apiserver, number) * (9 + number % 3);
@@ -155,4 +160,52 @@ fn pages_say_which_controller_asks_for_nothing() {
     let [(grade, _, from, to, cause)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((grade.as_str(), cause.as_str()), ("incident", "controllers-down"), "{found:?}");
     assert!((from - 395).abs() <= 15 && (to - 595).abs() <= 15, "{found:?}");
+}
+
+/// The only apiserver is away for 40 s of two minutes: an outage, behind which all is as it was before.
+#[test]
+fn what_is_as_before_a_restart_is_no_surge() {
+    let to = folder();
+    let home = to.path().join("metrics/apiserver-0");
+    std::fs::create_dir_all(&home).unwrap();
+    let first = State { started: 1_779_000_000, before: 1_000_000, answered: 0, of_manager: 0 };
+    for number in (0..6).chain(10..16) {
+        let seconds = 10 * number + number % 3;
+        let state = match number {
+            0..6 => State { answered: seconds, of_manager: seconds, ..first },
+            _ => State { started: BEGIN + 95, before: 0, answered: seconds - 95, of_manager: seconds - 95 },
+        };
+        std::fs::write(home.join(format!("{}.txt", BEGIN + 10 * number)), page(&state)).unwrap();
+    }
+    let found = episodes(to.path());
+    let [(grade, state, from, to, cause)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!([grade, state, cause].map(String::as_str), ["outage", "ended", "relist-storm"], "{found:?}");
+    assert!((from - 55).abs() <= 10 && (to - 100).abs() <= 10, "{found:?}");
+}
+
+/// A member of etcd answers nothing while it is defragmented: the timeline says when it was, and for how long.
+#[test]
+fn defragmentations_are_in_the_timeline() {
+    let to = folder();
+    write(to.path(), |_, _| 1, |_, _, page| Some(page));
+    let home = to.path().join("metrics/etcd-0");
+    std::fs::create_dir_all(&home).unwrap();
+    for number in 0..PAGES {
+        let (seconds, count) = if number < 45 { (2.0, 1) } else { (14.5, 3) };
+        let page = format!(
+            "etcd_server_has_leader 1\nprocess_start_time_seconds 1.779e9\n\
+             # TYPE etcd_disk_backend_defrag_duration_seconds histogram\n\
+             etcd_disk_backend_defrag_duration_seconds_bucket{{le=\"+Inf\"}} {count}\n\
+             etcd_disk_backend_defrag_duration_seconds_sum {seconds}\n\
+             etcd_disk_backend_defrag_duration_seconds_count {count}\n"
+        );
+        std::fs::write(home.join(format!("{}.txt", BEGIN + 10 * number)), page).unwrap();
+    }
+    let report = plimsoll(&["report", to.path().to_str().unwrap(), "-o", "json"]).json(0);
+    assert_eq!(report["episodes"].as_array().unwrap().len(), 0, "{}", report["summary"]);
+    let timeline = report["tables"]["timeline"].as_array().unwrap().iter();
+    let rows: Vec<_> = timeline.filter(|row| row["kind"] == "defragmentation").collect();
+    let [row] = &rows[..] else { panic!("{}", report["tables"]["timeline"]) };
+    assert_eq!(row["what"], "etcd-0: defragmented, for 12.5 s");
+    assert_eq!(row["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second(), BEGIN as i64 + 450);
 }

@@ -274,6 +274,106 @@ fn silent_containers_are_found_unless_someone_speaks_for_them() {
     assert_eq!(lint(vec![granted(), limited], &[]), Vec::<String>::new());
 }
 
+/// What a rollout's pods ask for is what the cluster makes of their template: a limit alone is a request, and a
+/// LimitRange speaks for silent ones. A Deployment makes one ReplicaSet.
+#[test]
+fn a_rollout_is_measured_as_it_is_admitted() {
+    let stands = |resource: &str| vec![format!("critical quota-blocks-rollout: Deployment app web q {resource}")];
+    let full = |hard: Value, used: Value, resources: Value| {
+        let mut app = deployment("web", "app", 3, json!(1), resources);
+        app["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = json!(0);
+        vec![quota("web", hard, used), app]
+    };
+    let (hard, used) = (json!({"requests.cpu": "10"}), json!({"requests.cpu": "9500m"}));
+    let memory = json!({"memory": "1Gi"});
+    let limits = json!({"requests": memory, "limits": {"cpu": "1", "memory": "1Gi"}});
+    assert_eq!(lint(full(hard.clone(), used.clone(), limits), &[]), stands("requests.cpu"));
+    // By defaults; of what is stored without them, as the cluster completes it.
+    let silent = json!({"requests": memory, "limits": memory});
+    for limit in
+        [json!({"defaultRequest": {"cpu": "1"}}), json!({"default": {"cpu": "1"}}), json!({"max": {"cpu": "1"}})]
+    {
+        let mut rule = limit;
+        rule["type"] = "Container".into();
+        let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "web"},
+            "spec": {"limits": [rule]}});
+        let mut items = full(hard.clone(), used.clone(), silent.clone());
+        items.push(range);
+        assert_eq!(lint(items, &[]), stands("requests.cpu"));
+    }
+    let stated = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": memory});
+    for resource in ["count/pods", "count/replicasets.apps"] {
+        let of = |used: u64| full(json!({resource: "5"}), json!({resource: used.to_string()}), stated.clone());
+        assert_eq!(lint(of(5), &[]), stands(resource));
+        assert_eq!(lint(of(4), &[]), Vec::<String>::new());
+    }
+}
+
+/// The quota has room for what the LimitRange of the same output will add: two silent pods, and one that says it all.
+#[test]
+fn a_quota_counts_with_the_defaults_that_are_proposed() {
+    let home = folder();
+    let pod = |name: &str, resources: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "web"},
+            "spec": {"containers": [{"name": "c", "resources": resources}]}, "status": {"phase": "Running"}})
+    };
+    let says = json!({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}});
+    let pods = vec![pod("a", says), pod("b", json!({})), pod("c", json!({}))];
+    let path = write(home.path(), "objects.json", list(pods));
+    let flags = ["quota", "propose", &path, "--limit-range", "--headroom", "0%", "--resource", "requests.cpu", "-o"];
+    let row = &plimsoll(&[&flags[..], &["json"]].concat()).json(0)["rows"][0];
+    assert_eq!((&row["peak"], &row["proposed"]), (&"500m".into(), &"1500m".into()), "{row}");
+    assert!(row["reason"].as_str().unwrap().starts_with("1 of containers that get defaults; "), "{row}");
+    let ran = plimsoll(&[&flags[..], &["yaml"]].concat());
+    let made = documents(&ran.stdout);
+    assert_eq!(made[0]["spec"]["hard"]["requests.cpu"], "1500m", "{}", ran.stdout);
+    assert_eq!(made[1]["spec"]["limits"][0]["defaultRequest"]["cpu"], "500m", "{}", ran.stdout);
+    // Without it, what they don't say gets no quota.
+    let without = plimsoll(&["quota", "propose", &path, "-o", "json"]).json(0);
+    assert_eq!(without["rows"].as_array().unwrap().iter().filter(|row| row["resource"] != "pods").count(), 0);
+    // A namespace in which nothing is said at all: what others ask for becomes its default, and its quota.
+    let mut other = pod("d", json!({}));
+    other["metadata"]["namespace"] = "shop".into();
+    let says = json!({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}});
+    let path = write(home.path(), "both.json", list(vec![pod("a", says), other]));
+    let report = plimsoll(&["quota", "propose", &path, "--limit-range", "-n", "shop", "-o", "json"]).json(0);
+    let rows: Vec<(&str, &str)> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["resource"].as_str().unwrap(), row["proposed"].as_str().unwrap()))
+        .collect();
+    let expected =
+        [("limits.memory", "2496Mi"), ("pods", "2"), ("requests.cpu", "600m"), ("requests.memory", "1248Mi")];
+    assert_eq!(rows, expected);
+}
+
+/// One answer to whose a namespace is: what lint takes for an owner, check names.
+#[test]
+fn an_owner_is_who_the_namespace_names() {
+    let home = folder();
+    let namespace = |labels: Value, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "web", "labels": labels, "annotations": annotations}})
+    };
+    for (labels, annotations, owner) in [
+        (json!({"team": "pay"}), json!({}), "pay"),
+        (json!({"example.com/team": "pay"}), json!({}), "pay"),
+        (json!({"example.com/team": "x", "team": "pay"}), json!({}), "pay"),
+        (json!({"team": ""}), json!({"example.com/owner": "pay"}), "pay"),
+        (json!({"plimsoll.io/owner": "pay", "owner": "x"}), json!({}), "pay"),
+        (json!({"team": "pay"}), json!({"example.com/owner": "x"}), "pay"),
+        (json!({"steam": "pay", "team/x": "y"}), json!({"owner": ""}), ""),
+    ] {
+        let items =
+            vec![namespace(labels.clone(), annotations), quota("web", json!({"pods": "5"}), json!({"pods": "1"}))];
+        let none = lint(items.clone(), &[]).iter().any(|found| found.contains("quota-no-owner"));
+        let path = write(home.path(), "objects.json", list(items));
+        let row = &plimsoll(&["quota", "check", &path, "-o", "json"]).json(0)["rows"][0];
+        assert_eq!((row["owner"].as_str().unwrap(), none), (owner, owner.is_empty()), "{labels}");
+    }
+}
+
 /// A controller that was not read may be a resource of anybody's own; what it made is a workload all the same.
 #[test]
 fn what_a_resource_of_ones_own_made_is_looked_at() {

@@ -26,6 +26,24 @@ fn messages_that_can_not_be_written_stop_no_work() {
     }
 }
 
+/// Help that can't be written was not given.
+#[test]
+fn help_that_can_not_be_written_is_an_error() {
+    let home = folder();
+    for words in [&["--help"][..], &["help", "options"], &["traffic", "--help"], &["--version"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+        let output = command.args(words).stdout(Stdio::from(full)).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && stderr.contains("No space left"), "{words:?}: {stderr}");
+        let (reader, gone) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+        let output = command.args(words).stdout(Stdio::from(gone)).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");
+    }
+}
+
 /// Who reads no further learns by the exit code what it came to.
 #[test]
 fn a_reader_who_leaves_learns_the_exit_code() {

@@ -184,6 +184,9 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
         "slow-etcd" if candidate.feature("store_full") > 0.0 => {
             "etcd refused writes: its database reached its quota (NOSPACE)".to_owned()
         }
+        "slow-etcd" if candidate.feature("defragmented") > 0.0 => {
+            format!("{} answered nothing while it was defragmented", named("etcd"))
+        }
         "slow-etcd" if candidate.feature("etcd_away") > 0.0 => "etcd restarted or did not answer".to_owned(),
         "slow-etcd" if candidate.feature("leader") > 0.0 => "etcd lost or changed its leader".to_owned(),
         "slow-etcd" if candidate.feature("writes_stop") > 0.0 => "etcd stalled or was very slow".to_owned(),
@@ -300,7 +303,16 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
                     significant(line.price * 1e3)
                 )
             });
-            format!("caused {} of the added load{what}", percent(value))
+            let reactions = candidate.feature("reactions");
+            let with = if reactions >= 0.01 {
+                format!(
+                    " ({} of it is what the control plane did about objects that it wrote)",
+                    percent(reactions / value)
+                )
+            } else {
+                String::new()
+            };
+            format!("caused {} of the added load{with}{what}", percent(value))
         }
         (_, "leads") => "no client added more load".to_owned(),
         (_, "grown") => format!("request time rose, {} of the rise by this client", percent(value)),
@@ -350,6 +362,7 @@ fn evidence(words: Words<'_>, candidate: &Candidate, feature: &Feature) -> Optio
         }
         (_, "etcd_disk") => format!("etcd's commits or log writes take {} times their baseline", times(value)),
         (_, "leader") => "etcd's leader was lost or changed".to_owned(),
+        (_, "defragmented") => "etcd was defragmented for a second or longer".to_owned(),
         ("slow-etcd", "member_alone") => "users hardly noticed it: the other members went on".to_owned(),
         (_, "store_full") => "etcd's database reached its quota, and writes failed".to_owned(),
         (_, "etcd_away") => "etcd restarted, or its metrics could not be read".to_owned(),

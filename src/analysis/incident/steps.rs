@@ -95,7 +95,12 @@ pub(super) fn steps(
                 now.push(step.to_owned());
             }
             now.push(format!("check etcd's members, disk and leader: plimsoll etcd health {sources}"));
-            later.push("give etcd a dedicated disk with low write latency".to_owned());
+            later.push(match candidate.feature("defragmented") > 0.0 {
+                true => "defragment at a quiet time, one member at a time, and only where much of the file is free: \
+                         its etcdctl answers when it is done, and a member must catch up before the next one"
+                    .to_owned(),
+                false => "give etcd a dedicated disk with low write latency".to_owned(),
+            });
         }
         "webhook-drag" => {
             now.push(

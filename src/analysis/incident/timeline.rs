@@ -9,7 +9,7 @@ use crate::analysis::guard::Group;
 use crate::analysis::judge::requests::MORE;
 use crate::analysis::judge::vitals::{Start, kills, starts};
 use crate::analysis::memory::account::Account;
-use crate::analysis::metrics::catalogue::Metric;
+use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::etcd::{AT_QUOTA, NEAR_QUOTA};
 use crate::analysis::metrics::facts::{Component, Fact, Facts};
 use crate::model::cause::Source;
@@ -149,6 +149,7 @@ fn etcd(known: &TimelineInput<'_>) -> Vec<Entry> {
             last = last.max(at);
         }
     }
+    all.extend(known.facts.of(Metric::EtcdDefragmentation).iter().flat_map(|fact| defragmented(known, fact)));
     for fact in known.facts.of(Metric::EtcdHasLeader) {
         let without = known.facts.levels(fact).iter().filter(|(_, has)| *has == 0.0);
         all.extend(without.map(|(at, _)| {
@@ -158,6 +159,20 @@ fn etcd(known: &TimelineInput<'_>) -> Vec<Entry> {
     }
     all.extend(known.facts.of(Metric::EtcdDbSize).iter().filter_map(|fact| filled(known, fact)));
     all
+}
+
+/// How long a member's database was defragmented between two pages, during which it answered nothing.
+fn defragmented(known: &TimelineInput<'_>, fact: &Fact) -> Vec<Entry> {
+    let instance = &known.facts.instances[fact.instance];
+    let of = |(interval, seconds): &(u32, f64)| {
+        let (from, to) = *instance.intervals.get(*interval as usize)?;
+        let severity = if *seconds < 1.0 { Severity::Info } else { Severity::Warning };
+        let what = format!("{}: defragmented, for {} s", instance.name, significant(*seconds));
+        let done = entry(to, "defragmentation", severity, Source::Metrics, what);
+        Some(Entry { slack: to - from, ..done })
+    };
+    let is_its = |own: &&(u32, f64)| fact.part == Part::Sum && own.1 > 0.0;
+    fact.course.iter().filter(is_its).filter_map(of).collect()
 }
 
 /// When a member's database came near its quota.

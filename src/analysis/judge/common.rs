@@ -107,6 +107,10 @@ impl Requests for Common<'_> {
         &self.faults
     }
 
+    fn starts(&self) -> &[(Span, usize)] {
+        self.of.starts()
+    }
+
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {
         let len = self.axes.grid.len();
         self.of.each(&mut |row| {

@@ -103,11 +103,20 @@ pub(super) fn are_holes(deviations: &[Deviation]) -> bool {
 fn has_consequence(own: &Deviation, all: &[Deviation], series: &[RequestSeries]) -> bool {
     let is_away = |other: &Deviation| other.signal.is_away() && other.source == Source::Metrics;
     let is_slow = || series.iter().any(|series| waited(series, own.span) || is_slower_behind(series, own.span.1));
-    if series.iter().any(|series| is_failing_behind(series, own.span.1)) {
+    if series.iter().any(|series| is_failing_behind(series, own.span.1) || is_started(series, own)) {
         return true;
     }
     let is_impact = |other: &Deviation| other.is_impact() && (!matches!(other.signal, Signal::Slow(_)) || is_slow());
     all.iter().any(|other| near(other.span, own.span, NEAR) && (is_away(other) || is_impact(other)))
+}
+
+/// Whether the apiserver, or any where all of them are silent, started near a silence.
+fn is_started(series: &RequestSeries, own: &Deviation) -> bool {
+    let is_its = |instance: usize| match own.signal {
+        Signal::Away(away) => own.source == series.source && away == instance,
+        _ => true,
+    };
+    series.starts.iter().any(|(span, instance)| is_its(*instance) && near(*span, own.span, NEAR))
 }
 
 /// Whether more requests are slow just behind a silence than in nearly all other intervals: an apiserver that starts is

@@ -226,6 +226,11 @@ pub trait Requests {
         &[]
     }
 
+    /// Intervals in which apiservers started, as far as the source says so, and the number of each.
+    fn starts(&self) -> &[(Span, usize)] {
+        &[]
+    }
+
     /// Hands each row to `take`, in any order; a key may come in several rows.
     fn each(&self, take: &mut dyn FnMut(Row<'_>));
 }

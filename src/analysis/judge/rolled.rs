@@ -3,10 +3,11 @@
 use super::refusals::is_refusal;
 use super::requests::{Axes, FaultCount, Grid, Kind, Requests, Row, kind_of, outcome};
 use crate::analysis::rollup::Rollup;
+use crate::analysis::rollup::read::{TrafficRow, What, Who};
 use crate::analysis::traffic::{OTHER, Outcome};
 use crate::model::cause::Source;
 use crate::model::histogram::midpoint;
-use crate::model::time::SECOND;
+use crate::model::time::{SECOND, Span};
 use crate::model::uri::Scope;
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
@@ -64,6 +65,7 @@ pub struct Rolled<'r> {
     /// What apiservers ask themselves.
     own: HashSet<Kind>,
     faults: Vec<FaultCount>,
+    starts: Vec<(Span, usize)>,
 }
 
 impl<'r> Rolled<'r> {
@@ -72,10 +74,15 @@ impl<'r> Rolled<'r> {
         let (mut callers, mut kinds, mut instances) = (Numbers::default(), Numbers::default(), Numbers::default());
         let mut keys: Vec<Option<Option<Key>>> = Vec::new();
         let mut own = HashSet::default();
+        let mut starts = Vec::new();
         let subjects = rollup.subjects();
         let busy = busiest(rollup);
+        let tile = rollup.tile_seconds() * SECOND;
         for row in rollup.traffic() {
             let number = row.key as usize;
+            if is_start(&row, &subjects) {
+                starts.push(((row.tile * SECOND, row.tile * SECOND + tile), instances.of(row.instance.to_owned())));
+            }
             if keys.len() <= number {
                 keys.resize(number + 1, None);
             }
@@ -97,7 +104,6 @@ impl<'r> Rolled<'r> {
                 Some(Key { caller, kind, instance, outcome, is_refused, is_unauthorized })
             });
         }
-        let tile = rollup.tile_seconds() * SECOND;
         let (from, to) = rollup.span.filter(|(from, to)| from < to)?;
         // A few events that are dated a thousand years back are no record of a thousand years.
         let span = (from.max(to - MOST_TILES * tile), to);
@@ -111,11 +117,22 @@ impl<'r> Rolled<'r> {
         Some(Self {
             rollup,
             faults,
+            starts,
             axes: Axes { grid, callers: callers.all, kinds: kinds.all, instances: instances.all },
             keys: keys.into_iter().map(Option::flatten).collect(),
             own,
         })
     }
+}
+
+/// Whether an apiserver starts: each creates a lease of its own then (from Kubernetes 1.26 on, `apiserver-…` in
+/// kube-system), and keeps it as long as it lives.
+fn is_start(row: &TrafficRow<'_>, subjects: &[(Who<'_>, What<'_>)]) -> bool {
+    row.verb == "create"
+        && matches!(row.code, Some(200..=299))
+        && subjects
+            .get(row.subject)
+            .is_some_and(|(who, (_, resource))| who.user == "system:apiserver" && *resource == "leases")
 }
 
 /// The callers with most requests, where there are more than [`MOST_CALLERS`]: a client that calls itself something
@@ -154,6 +171,10 @@ impl Requests for Rolled<'_> {
 
     fn faults(&self) -> &[FaultCount] {
         &self.faults
+    }
+
+    fn starts(&self) -> &[(Span, usize)] {
+        &self.starts
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

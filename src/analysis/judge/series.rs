@@ -14,7 +14,7 @@ use super::requests::{
 };
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
@@ -121,6 +121,8 @@ pub struct RequestSeries {
     pub grid: Grid,
     /// [`Requests::seams`].
     pub seams: Vec<Micros>,
+    /// [`Requests::starts`].
+    pub starts: Vec<(Span, usize)>,
     /// By interval.
     pub tiles: Vec<Tile>,
     /// Requests by apiserver, each by interval; without watches, which many start once another apiserver is away.
@@ -265,6 +267,7 @@ impl RequestSeries {
             source: requests.source(),
             grid,
             seams: requests.seams().to_vec(),
+            starts: requests.starts().to_vec(),
             tiles: vec![Tile::default(); len],
             by_instance: vec![vec![0.0; len]; requests.instances().len()],
             starting: vec![[vec![0.0; len], vec![0.0; len]]; requests.instances().len()],

@@ -91,12 +91,12 @@ fn seconds(series: &RequestSeries) -> Vec<f64> {
     (0..series.tiles.len()).map(|at| series.grid.seconds(at)).collect()
 }
 
-/// The same for baselines: intervals without anything in a log, where that can't be chance, count for none. A part of
-/// the log is missing, or nobody was answered.
+/// The same for baselines: intervals without anything, where that can't be chance, count for none. A part of the log is
+/// missing, nobody was answered, or between two pages the apiserver was another process.
 pub(super) fn seconds_of_baseline(series: &RequestSeries) -> Vec<f64> {
     let mut all = seconds(series);
     let full = series.grid.tile as f64 / SECOND as f64;
-    if series.source == Source::Audit && series.typical_rate() * full >= SURE {
+    if series.typical_rate() * full >= SURE {
         let is_empty = |tile: &Tile| tile.all().requests + tile.watches == 0.0;
         all.iter_mut().zip(&series.tiles).filter(|(_, tile)| is_empty(tile)).for_each(|(seconds, _)| *seconds = 0.0);
     }

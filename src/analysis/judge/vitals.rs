@@ -22,6 +22,8 @@ pub enum Vital {
     EtcdCommit,
     /// Mean time in which etcd writes to its log.
     EtcdFsync,
+    /// Mean time in which etcd defragments, and answers nothing.
+    EtcdDefragmentation,
     /// Whether a member of etcd has a leader: 1 or 0.
     EtcdLeader,
     /// Changes of etcd's leader, a second.
@@ -106,6 +108,7 @@ impl Vitals {
             (Metric::EtcdRequests, Vital::EtcdRequest),
             (Metric::EtcdCommit, Vital::EtcdCommit),
             (Metric::EtcdWalFsync, Vital::EtcdFsync),
+            (Metric::EtcdDefragmentation, Vital::EtcdDefragmentation),
             (Metric::WebhookDuration, Vital::Webhook),
             (Metric::FlowWait, Vital::QueueWait),
         ] {

@@ -72,6 +72,7 @@ pub const WEIGHTS: &[(&str, &str, f64)] = &[
     ("slow-etcd", "etcd_requests_slow", 0.000),
     ("slow-etcd", "etcd_disk", 3.036),
     ("slow-etcd", "leader", 2.000),
+    ("slow-etcd", "defragmented", 2.000),
     ("slow-etcd", "etcd_away", 2.000),
     ("slow-etcd", "member_alone", 5.000),
     ("slow-etcd", "no_audit", -1.924),

@@ -89,6 +89,7 @@ impl Series {
             | Metric::WebhookDuration
             | Metric::FlowWait
             | Metric::EtcdWalFsync
+            | Metric::EtcdDefragmentation
             | Metric::EtcdCommit => kept == Retention::Incident && matches!(self.part, Part::Sum | Part::Count),
             Metric::WebhookRejections
             | Metric::WebhookFailOpen

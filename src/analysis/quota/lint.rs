@@ -1,8 +1,11 @@
 //! What is wrong with quotas, requests and limits as they stand.
 
-use crate::analysis::quota::usage;
+use crate::analysis::quota::admitted::{Ranges, left_out};
+use crate::analysis::quota::propose::is_system;
+use crate::analysis::quota::{owners, usage};
+use crate::model::alert::OWNER_KEYS;
 use crate::model::incident::quote;
-use crate::model::objects::{LimitRange, Objects, PodSpec};
+use crate::model::objects::{Amounts, Objects, PodSpec};
 use crate::model::quantity::{Form, Quantity};
 use crate::model::quota::{Quotas, Usage};
 use crate::model::report::{Finding, Severity};
@@ -26,75 +29,18 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        let owner_keys = ["owner", "team", "plimsoll.io/owner"].map(str::to_owned).to_vec();
+        let owner_keys = OWNER_KEYS.map(str::to_owned).to_vec();
         Self { owner_keys, least_days: 14, low: 0.5, namespaces: Vec::new() }
     }
 }
 
-/// What quotas ask containers to say.
-const STATED: [&str; 4] = ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
-
-/// Of these, what a container is better off without, unless a quota wants it: CPU that others do not use.
+/// What a container is better off not saying, unless a quota wants it: it may then use CPU that others do not use.
 const UNUSUAL: &str = "limits.cpu";
-
-/// Which of [`STATED`] some container of a pod leaves out, with no default from a LimitRange to fill it in.
-fn left_out(spec: &PodSpec, defaults: &[&LimitRange]) -> BTreeSet<String> {
-    let is_of_pod = |resource: &str| {
-        let (kind, name) = resource.split_once('.').unwrap_or_default();
-        let whole = if kind == "requests" { &spec.pod_requests } else { &spec.pod_limits };
-        whole.contains_key(name)
-    };
-    let mut found = BTreeSet::new();
-    for container in spec.containers.iter().chain(&spec.init) {
-        for resource in STATED {
-            let (kind, name) = resource.split_once('.').unwrap_or_default();
-            let is_request = kind == "requests";
-            let own = if is_request { &container.requests } else { &container.limits };
-            let is_default = |range: &&&LimitRange| {
-                range.of == "Container"
-                    && (is_request && range.default_requests.contains_key(name)
-                        || range.default_limits.contains_key(name))
-            };
-            // What has a limit only is taken to ask for as much.
-            let is_stated = own.contains_key(name) || is_request && container.limits.contains_key(name);
-            if !is_stated && !defaults.iter().any(|range| is_default(&range)) && !is_of_pod(resource) {
-                found.insert(resource.to_owned());
-            }
-        }
-    }
-    found
-}
-
-/// What quotas ask containers to say and some pod, or some workload's template, leaves out, by namespace.
-pub fn silence(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let ranges = |namespace: &str| -> Vec<&LimitRange> {
-        objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect()
-    };
-    let pods = objects
-        .pods
-        .iter()
-        .filter(|pod| !matches!(pod.phase.as_str(), "Succeeded" | "Failed"))
-        .map(|pod| (&pod.namespace, &pod.spec));
-    let templates = objects.workloads.iter().map(|workload| (&workload.namespace, &workload.template));
-    for (namespace, spec) in pods.chain(templates) {
-        let missing = left_out(spec, &ranges(namespace));
-        if !missing.is_empty() {
-            found.entry(namespace.clone()).or_default().extend(missing);
-        }
-    }
-    found
-}
 
 /// What is missing whether or not a quota asks for it.
 fn usual(mut missing: BTreeSet<String>) -> BTreeSet<String> {
     missing.remove(UNUSUAL);
     missing
-}
-
-/// Whether a namespace belongs to the cluster itself.
-fn is_system(namespace: &str) -> bool {
-    matches!(namespace, "kube-system" | "kube-public" | "kube-node-lease")
 }
 
 /// All findings, the gravest first.
@@ -125,13 +71,11 @@ pub fn lint(objects: &Objects, quotas: &Quotas, rules: &Rules) -> Vec<Finding> {
 
 /// Pods and templates whose containers don't say what they need: one finding for each workload, or pod that none made.
 fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
-    let ranges = |namespace: &str| -> Vec<&LimitRange> {
-        objects.limit_ranges.iter().filter(|range| range.namespace == namespace).collect()
-    };
+    let ranges = Ranges::of(objects, []);
     // (namespace, kind, name) → (what is left out, pods)
     let mut found: BTreeMap<(String, String, String), (BTreeSet<String>, u64)> = BTreeMap::new();
     for workload in objects.workloads.iter().filter(|workload| is_wanted(&workload.namespace)) {
-        let missing = usual(left_out(&workload.template, &ranges(&workload.namespace)));
+        let missing = usual(left_out(&ranges.admitted(&workload.namespace, &workload.template)));
         if !missing.is_empty() {
             found.insert(
                 (workload.namespace.clone(), workload.kind.clone(), workload.name.clone()),
@@ -156,7 +100,7 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
         if known {
             continue;
         }
-        let missing = usual(left_out(&pod.spec, &ranges(&pod.namespace)));
+        let missing = usual(left_out(&ranges.admitted(&pod.namespace, &pod.spec)));
         if missing.is_empty() {
             continue;
         }
@@ -202,17 +146,7 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
         findings.push(finding);
     }
     for (name, namespace) in objects.namespaces.iter().filter(|(name, _)| is_wanted(name)) {
-        let is_named = |key: &String| {
-            // By the whole key, or by what stands behind its domain.
-            let matches_key =
-                |found: &String| found == key || found.rsplit_once('/').is_some_and(|(_, last)| last == key);
-            namespace
-                .labels
-                .iter()
-                .chain(&namespace.annotations)
-                .any(|(found, value)| matches_key(found) && !value.is_empty())
-        };
-        if !rules.owner_keys.iter().any(is_named) {
+        if owners::named(&rules.owner_keys, namespace).is_none() {
             let finding = Finding::new("quota-no-owner", Severity::Info, &[("namespace", name)])
                 .summary(format!("namespace {name} has no owner"))
                 .evidence(json!({"looked_for": rules.owner_keys.join(",")}))
@@ -227,19 +161,18 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
 
 /// Quotas that refuse pods outright: they ask for something that a template does not say.
 fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    let ranges = Ranges::of(objects, []);
     for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
-        let ranges: Vec<&LimitRange> =
-            objects.limit_ranges.iter().filter(|range| range.namespace == quota.namespace).collect();
         let asks = |resource: &str| {
             quota.hard.contains_key(resource)
                 || resource.strip_prefix("requests.").is_some_and(|short| quota.hard.contains_key(short))
         };
         for workload in objects.workloads.iter().filter(|workload| workload.namespace == quota.namespace) {
-            if !usage::is_counted(quota, &workload.template) {
+            let spec = ranges.admitted(&workload.namespace, &workload.template);
+            if !usage::is_counted(quota, &spec) {
                 continue;
             }
-            let missing: Vec<String> =
-                left_out(&workload.template, &ranges).into_iter().filter(|resource| asks(resource)).collect();
+            let missing: Vec<String> = left_out(&spec).into_iter().filter(|resource| asks(resource)).collect();
             if missing.is_empty() {
                 continue;
             }
@@ -268,12 +201,31 @@ fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut 
     }
 }
 
+/// How quotas call the number of ReplicaSets.
+const REPLICA_SETS: &str = "count/replicasets.apps";
+
+/// What each further pod of a rollout uses; and the ReplicaSet that a Deployment makes for its new version.
+fn of_rollout(spec: &PodSpec, kind: &str) -> Amounts {
+    let mut used = usage::of_spec(spec, false);
+    let one = Quantity::whole(1, Form::Decimal);
+    used.insert("count/pods".to_owned(), one);
+    if kind == "Deployment" {
+        used.insert(REPLICA_SETS.to_owned(), one);
+    }
+    used
+}
+
 /// Quotas in which a rollout's further pods have no room now.
 fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
+    let ranges = Ranges::of(objects, []);
     for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
         for workload in &objects.workloads {
             let is_here = workload.namespace == quota.namespace && workload.kind != "CronJob" && workload.replicas > 0;
-            if !is_here || !usage::is_counted(quota, &workload.template) {
+            if !is_here {
+                continue;
+            }
+            let spec = ranges.admitted(&workload.namespace, &workload.template);
+            if !usage::is_counted(quota, &spec) {
                 continue;
             }
             // Without surge an old pod goes first: then one pod's room is free. What a rollout needs at once is its
@@ -282,12 +234,14 @@ fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool
             if surge == 0 {
                 continue;
             }
-            let each = usage::of_spec(&workload.template, false);
+            let each = of_rollout(&spec, &workload.kind);
             for standing in
                 quotas.standings.iter().filter(|row| row.namespace == quota.namespace && row.quota == quota.name)
             {
                 let Some(each) = each.get(&standing.resource).filter(|each| !each.is_zero()) else { continue };
-                let all = Quantity::from_nanos(each.nanos().saturating_mul(i128::from(surge)), each.form());
+                // A rollout makes one ReplicaSet, however many pods it makes at once.
+                let at_once = if standing.resource == REPLICA_SETS { 1 } else { surge };
+                let all = Quantity::from_nanos(each.nanos().saturating_mul(i128::from(at_once)), each.form());
                 let Some(used) = standing.used else { continue };
                 let room = standing.hard.minus(used);
                 if all <= room {

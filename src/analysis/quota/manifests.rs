@@ -1,15 +1,12 @@
 //! Proposals as Kubernetes objects: ResourceQuotas, and LimitRanges where containers don't say what they need.
 
+use crate::analysis::quota::defaults::NAME;
 use crate::analysis::quota::propose::{Censored, Proposal, Proposals, Rules};
-use crate::model::objects::{Container, Objects};
-use crate::model::quantity::Quantity;
+use crate::model::objects::{Amounts, LimitRange};
 use crate::model::quota::Quotas;
 use crate::model::time;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-
-/// The name of a quota where none stands.
-const NAME: &str = "plimsoll";
 
 /// The domain of annotations.
 const DOMAIN: &str = "plimsoll.io";
@@ -92,82 +89,33 @@ fn peak(row: &Proposal) -> Value {
     if row.is_spike {
         peak["spike"] = true.into();
     }
+    if !row.defaults.is_zero() {
+        peak["defaults"] = row.defaults.to_string().into();
+    }
     peak
 }
 
-/// A LimitRange for each namespace whose containers leave out what quotas ask for: containers get the median of what
-/// those that say it ask for, in the namespace or else in the cluster; and may take as much memory as the largest limit
-/// there, at least what any of them asks for: a pod that asks for more than its limit is invalid.
-///
-/// Namespaces that have a LimitRange with such defaults are left out, and resources of which no container says
-/// anything.
-pub fn limit_ranges(objects: &Objects, namespaces: &[String]) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
-    let is_wanted = |namespace: &str| namespaces.is_empty() || namespaces.iter().any(|wanted| wanted == namespace);
-    for (namespace, silent) in super::lint::silence(objects) {
-        if !is_wanted(&namespace) {
-            continue;
-        }
-        let (mut requests, mut limits) = (Map::new(), Map::new());
-        for resource in ["cpu", "memory"] {
-            let key = format!("requests.{resource}");
-            let asked = median(objects, Some(&namespace), resource).or_else(|| median(objects, None, resource));
-            if silent.contains(&key)
-                && let Some(asked) = asked
-            {
-                requests.insert(resource.to_owned(), asked.to_string().into());
-            }
-        }
-        if silent.contains("limits.memory") {
-            let of = |container: &Container| container.limits.get("memory").copied();
-            let here = containers(objects, Some(&namespace)).filter_map(of).max();
-            let most = here.or_else(|| containers(objects, None).filter_map(of).max());
-            let asked = median(objects, Some(&namespace), "memory").or_else(|| median(objects, None, "memory"));
-            let is_unlimited = |container: &&Container| !container.limits.contains_key("memory");
-            let without = containers(objects, Some(&namespace)).filter(is_unlimited);
-            let needed = without.filter_map(|container| container.requests.get("memory").copied());
-            if let Some(most) = most.into_iter().chain(asked).chain(needed).max() {
-                limits.insert("memory".to_owned(), most.to_string().into());
-            }
-        }
-        if requests.is_empty() && limits.is_empty() {
-            continue;
-        }
-        let mut rule = json!({"type": "Container"});
-        if !requests.is_empty() {
-            rule["defaultRequest"] = Value::Object(requests);
-        }
-        if !limits.is_empty() {
-            rule["default"] = Value::Object(limits);
-        }
-        let manifest = json!({
-            "apiVersion": "v1",
-            "kind": "LimitRange",
-            "metadata": {
-                "name": NAME,
-                "namespace": namespace,
-                "annotations": {format!("{DOMAIN}/reason"): "containers here have no requests; quotas reject such \
-                     pods"},
-            },
-            "spec": {"limits": [rule]},
-        });
-        found.insert(namespace, manifest);
+/// A LimitRange as a Kubernetes object.
+pub fn limit_range(range: &LimitRange) -> Value {
+    let written = |amounts: &Amounts| -> Map<String, Value> {
+        amounts.iter().map(|(name, amount)| (name.clone(), amount.to_string().into())).collect()
+    };
+    let mut rule = json!({"type": range.of});
+    if !range.default_requests.is_empty() {
+        rule["defaultRequest"] = written(&range.default_requests).into();
     }
-    found
-}
-
-fn containers<'o>(objects: &'o Objects, namespace: Option<&'o str>) -> impl Iterator<Item = &'o Container> {
-    let here = move |of: &str| namespace.is_none_or(|namespace| namespace == of);
-    let pods = objects.pods.iter().filter(move |pod| here(&pod.namespace)).map(|pod| &pod.spec);
-    let templates =
-        objects.workloads.iter().filter(move |workload| here(&workload.namespace)).map(|workload| &workload.template);
-    pods.chain(templates).flat_map(|spec| spec.containers.iter().chain(&spec.init))
-}
-
-/// The median (the upper one of two) of what containers ask for.
-fn median(objects: &Objects, namespace: Option<&str>, resource: &str) -> Option<Quantity> {
-    let mut asked: Vec<Quantity> =
-        containers(objects, namespace).filter_map(|container| container.requests.get(resource).copied()).collect();
-    asked.sort();
-    asked.get(asked.len() / 2).copied()
+    if !range.default_limits.is_empty() {
+        rule["default"] = written(&range.default_limits).into();
+    }
+    let reason = "containers here have no requests; quotas reject such pods";
+    json!({
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {
+            "name": range.name,
+            "namespace": range.namespace,
+            "annotations": {format!("{DOMAIN}/reason"): reason},
+        },
+        "spec": {"limits": [rule]},
+    })
 }

@@ -1,9 +1,11 @@
 //! Quotas: usage, trend, proposals, lint, and alerts to owners.
 
+pub mod admitted;
 pub mod api;
 pub mod calendar;
 pub mod check;
 pub mod collect;
+pub mod defaults;
 pub mod digest;
 pub mod lint;
 pub mod manifests;

@@ -6,8 +6,7 @@ use crate::model::objects::Namespace;
 use std::collections::BTreeMap;
 
 /// Who owns `namespace`: the first owner of the configuration with a pattern for it; else whom its labels and
-/// annotations name (keys in the order of the configuration, a label before an annotation); else nobody, which is the
-/// empty name.
+/// annotations name ([`named`]); else nobody, which is the empty name.
 pub fn of(config: &Config, namespaces: &BTreeMap<String, Namespace>, namespace: &str) -> String {
     if let Some(owner) =
         config.owners.iter().find(|owner| owner.namespaces.iter().any(|pattern| matches(pattern, namespace)))
@@ -15,11 +14,20 @@ pub fn of(config: &Config, namespaces: &BTreeMap<String, Namespace>, namespace: 
         return owner.name.clone();
     }
     let Some(known) = namespaces.get(namespace) else { return String::new() };
-    let named = config
-        .owner_keys
-        .iter()
-        .find_map(|key| known.labels.get(key).or_else(|| known.annotations.get(key)).filter(|name| !name.is_empty()));
-    named.cloned().unwrap_or_default()
+    named(&config.owner_keys, known).cloned().unwrap_or_default()
+}
+
+/// Whom a namespace's labels and annotations name: keys in their order, a label before an annotation; and where there
+/// is none of them, the same with a domain in front of it (`example.com/team` is a `team`).
+pub fn named<'n>(keys: &[String], namespace: &'n Namespace) -> Option<&'n String> {
+    let both = [&namespace.labels, &namespace.annotations];
+    let exact = |key: &String| both.iter().find_map(|all| all.get(key).filter(|name| !name.is_empty()));
+    let with_domain = |key: &String| {
+        let is_its = |found: &str| found.rsplit_once('/').is_some_and(|(_, last)| last == key);
+        let mut all = both.iter().flat_map(|all| all.iter());
+        all.find(|(found, name)| is_its(found) && !name.is_empty()).map(|(_, name)| name)
+    };
+    keys.iter().find_map(exact).or_else(|| keys.iter().find_map(with_domain))
 }
 
 /// Who owns a user: whoever owns a service account's namespace; of others nobody.

@@ -1,5 +1,6 @@
 //! What quotas should be: the peak of what was used and some headroom, as Pinterest sets them.
 
+use crate::analysis::quota::defaults::Added;
 use crate::analysis::quota::refused::Refused;
 use crate::model::quantity::Quantity;
 use crate::model::quota::{Quotas, Usage, form, is_bytes, is_countable};
@@ -93,6 +94,8 @@ pub struct Proposal {
     pub sustained: Option<Quantity>,
     /// Whether the peak is a spike: not kept for that time.
     pub is_spike: bool,
+    /// What a LimitRange that is proposed as well adds to usage.
+    pub defaults: Quantity,
     /// What is used now.
     pub used: Quantity,
     /// What is granted now.
@@ -134,11 +137,14 @@ impl Proposal {
             _ if self.is_spike && rules.without_spikes => format!("level without the spike + {headroom}"),
             _ => format!("{peak} + {headroom}"),
         };
-        if self.peak.is_zero() {
+        if self.peak.is_zero() && self.defaults.is_zero() {
             return format!("no usage in {}: unchanged", crate::model::units::counted(self.days, "day"));
         }
         if self.used > self.peak.times(1.0 + rules.headroom) {
             text = "current usage".to_owned();
+        }
+        if !self.defaults.is_zero() {
+            text = format!("{} of containers that get defaults; {text}", self.defaults);
         }
         if self.censored == Some(Censored::AtQuota) {
             text += "; usage was at the quota, so demand may be higher";
@@ -168,14 +174,17 @@ const USUAL: [&str; 5] = ["requests.cpu", "requests.memory", "limits.memory", "p
 /// How near to the quota usage must have come for it to have been held back by it: the next pod may not have fit.
 const AT_QUOTA: f64 = 0.95;
 
-/// Makes proposals. `silent` has, by namespace, resources that some containers there don't state: a quota would refuse
-/// them.
-pub fn propose(
-    quotas: &Quotas,
-    refused: &Refused,
-    silent: &BTreeMap<String, BTreeSet<String>>,
-    rules: &Rules,
-) -> Proposals {
+/// What containers don't say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Unstated {
+    /// By namespace, resources that some containers there don't state: a quota would refuse them.
+    pub silent: BTreeMap<String, BTreeSet<String>>,
+    /// What LimitRanges that are proposed as well fill in.
+    pub added: Added,
+}
+
+/// Makes proposals.
+pub fn propose(quotas: &Quotas, refused: &Refused, unstated: &Unstated, rules: &Rules) -> Proposals {
     let mut proposals = Proposals::default();
     let with_quota: BTreeSet<(&str, &str)> =
         quotas.standings.iter().map(|standing| (standing.namespace.as_str(), standing.resource.as_str())).collect();
@@ -204,7 +213,7 @@ pub fn propose(
             if with_quota.contains(&(key.0, key.2)) || !gets_one(usage, rules) {
                 continue;
             }
-            if silent.get(&usage.namespace).is_some_and(|resources| resources.contains(&usage.resource)) {
+            if unstated.silent.get(&usage.namespace).is_some_and(|resources| resources.contains(&usage.resource)) {
                 proposals.left_out.push((usage.namespace.clone(), usage.resource.clone()));
                 continue;
             }
@@ -212,19 +221,60 @@ pub fn propose(
             // A quota, or a resource of it, that was removed.
             continue;
         }
-        if let Some((proposal, span)) = of(usage, stands, refused, rules) {
+        let added = unstated.added.get(&(usage.namespace.clone(), usage.quota.clone(), usage.resource.clone()));
+        if let Some((proposal, span)) = of(usage, stands, (refused, added.copied().unwrap_or_default()), rules) {
             proposals.span = together(proposals.span, Some(span));
             proposals.rows.push(proposal);
         }
     }
+    // What no container of a namespace states, but a LimitRange will state for them all.
+    for ((namespace, quota, resource), added) in &unstated.added {
+        let is_wanted = (rules.resources.is_empty() || rules.resources.contains(resource))
+            && if rules.namespaces.is_empty() { !is_system(namespace) } else { rules.namespaces.contains(namespace) };
+        let is_new = quota.is_empty()
+            && USUAL.contains(&resource.as_str())
+            && !with_quota.contains(&(namespace.as_str(), resource.as_str()))
+            && Usage::find(&quotas.usage, namespace, quota, resource).is_none();
+        if !is_wanted || !is_new {
+            continue;
+        }
+        let nothing = Quantity::from_nanos(0, form(resource));
+        proposals.rows.push(Proposal {
+            namespace: namespace.clone(),
+            quota: String::new(),
+            resource: resource.clone(),
+            peak: nothing,
+            peak_at: quotas.at,
+            sustained: None,
+            is_spike: false,
+            defaults: *added,
+            used: nothing,
+            hard: None,
+            proposed: rounded(added.times(1.0 + rules.headroom), resource),
+            censored: None,
+            refused: 0,
+            days: 1,
+        });
+    }
+    let key = |row: &Proposal| (row.namespace.clone(), row.quota.clone(), row.resource.clone());
+    proposals.rows.sort_by_cached_key(key);
     proposals
+}
+
+/// Rounded up, in the form that is usual for the resource, whatever the present quota is written in.
+fn rounded(amount: Quantity, resource: &str) -> Quantity {
+    Quantity::from_nanos(amount.rounded_up(is_countable(resource)).nanos(), form(resource))
+}
+
+/// Whether a namespace belongs to the cluster itself.
+pub fn is_system(namespace: &str) -> bool {
+    matches!(namespace, "kube-system" | "kube-public" | "kube-node-lease")
 }
 
 /// Whether a resource without quota gets one.
 fn gets_one(usage: &Usage, rules: &Rules) -> bool {
     // What belongs to the cluster itself is not held back by quotas unasked.
-    let is_system = matches!(usage.namespace.as_str(), "kube-system" | "kube-public" | "kube-node-lease")
-        && rules.namespaces.is_empty();
+    let is_system = is_system(&usage.namespace) && rules.namespaces.is_empty();
     let most = days(usage, rules).map(|day| day.max).fold(0.0, f64::max);
     let is_hot = usage.resource.starts_with("count/") && usage.resource != "count/pods" && most >= rules.hot_count;
     !is_system && most > 0.0 && (USUAL.contains(&usage.resource.as_str()) || is_hot)
@@ -238,7 +288,7 @@ fn days<'u>(usage: &'u Usage, rules: &Rules) -> impl Iterator<Item = &'u Day> + 
 fn of(
     usage: &Usage,
     stands: Option<(Quantity, Option<Quantity>)>,
-    refused: &Refused,
+    (refused, defaults): (&Refused, Quantity),
     rules: &Rules,
 ) -> Option<(Proposal, (Micros, Micros))> {
     let in_form = |value: f64| Quantity::measured(value, form(&usage.resource));
@@ -277,11 +327,13 @@ fn of(
     } else if days(usage, rules).any(|day| stood_at(usage, day)) {
         censored = Some(Censored::AtQuota);
     }
-    let proposed = peak.times(1.0 + rules.headroom).max(used.max(nothing)).rounded_up(is_countable(&usage.resource));
+    let (needed, used_then) = (peak.plus(defaults), used.max(nothing).plus(defaults));
+    let proposed = needed.times(1.0 + rules.headroom).max(used_then);
     // What was never used is no ground for a quota of nothing, which would refuse all.
-    let proposed = if peak.is_zero() { hard.unwrap_or(proposed) } else { proposed };
-    // In the form that is usual for the resource, whatever the present quota is written in.
-    let proposed = Quantity::from_nanos(proposed.nanos(), form(&usage.resource));
+    let proposed = match hard.filter(|_| needed.is_zero()) {
+        Some(hard) => Quantity::from_nanos(hard.nanos(), form(&usage.resource)),
+        None => rounded(proposed, &usage.resource),
+    };
     let proposal = Proposal {
         namespace: usage.namespace.clone(),
         quota: usage.quota.clone(),
@@ -290,6 +342,7 @@ fn of(
         peak_at,
         sustained: in_form(level),
         is_spike,
+        defaults,
         used,
         hard,
         proposed,
@@ -380,6 +433,7 @@ pub fn by_project(proposals: &[Proposal], project_of: &BTreeMap<String, String>)
                 row.peak = row.peak.plus(proposal.peak);
                 row.sustained = row.sustained.zip(proposal.sustained).map(|(a, b)| a.plus(b));
                 row.is_spike |= proposal.is_spike;
+                row.defaults = row.defaults.plus(proposal.defaults);
                 row.used = row.used.plus(proposal.used);
                 row.hard = row.hard.zip(proposal.hard).map(|(a, b)| a.plus(b));
                 row.proposed = row.proposed.plus(proposal.proposed);

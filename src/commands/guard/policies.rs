@@ -6,13 +6,13 @@ use crate::analysis::guard::policies::requests::{Batch, ClusterContext, Request,
 use crate::analysis::guard::policies::{POLICIES, Policy, Terms, Window, manifests};
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
-use crate::inputs::found;
 use crate::inputs::rollup::{self, Chosen};
 use crate::inputs::selection::Selection;
+use crate::inputs::{captures, found};
 use crate::model::registry::ObjectKey;
 use crate::model::report::Window as Span;
 use crate::model::time;
-use crate::sources::objects::captures;
+use crate::sources::objects::captures::Capture;
 use crate::sources::wanted::Wanted;
 use crate::views::{Format, objects};
 use serde_json::{Value, json};
@@ -212,6 +212,13 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
     if found.streams.is_empty() {
         return Err(Error::Input(format!("{}: no audit log to replay", args.sources.join(", "))));
     }
+    let objects = captures::find(&args.sources, context);
+    for error in &objects.errors {
+        context.lost(error)?;
+    }
+    let clusters = found.streams.iter().map(|own| own.stream.cluster.as_str());
+    let clusters = clusters.chain(objects.captures.iter().map(|own| own.cluster.as_str()));
+    found::of_one_cluster("sources", clusters, "an object of one is none of the others")?;
     let make = || Chosen {
         observer: Watch::new(policies, terms),
         selection: &selection,
@@ -222,7 +229,7 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
         rollup::pass(found.streams, &selection, make, Batch::default, Batch::take, context)?;
     requests.sort_by(|a, b| (a.at, &a.audit_id).cmp(&(b.at, &b.audit_id)));
     changes.sort_by_key(|change| change.at);
-    let (mut known, database) = known(args, terms, &requests, context)?;
+    let (mut known, database) = known(args, (terms, &requests), objects.captures, context)?;
     known.changes = changes;
     let logged = outcome.total().within(since, until);
     let window = match (logged.first, logged.last) {
@@ -239,12 +246,12 @@ fn replay(args: &Args, policies: &[&'static Policy], terms: &Terms, context: &mu
 /// What a database and captured objects say of the objects that were asked about, and where from.
 fn known(
     args: &Args,
-    terms: &Terms,
-    requests: &[Request],
+    (terms, requests): (&Terms, &[Request]),
+    captures: Vec<Capture>,
     context: &mut Context<'_>,
 ) -> Result<(ClusterContext, Option<String>), Error> {
     let mut known = ClusterContext::default();
-    for capture in captures::find(&args.sources).captures {
+    for capture in captures {
         for (name, namespace) in &capture.objects.namespaces {
             let object =
                 json!({"metadata": {"name": name, "labels": namespace.labels, "annotations": namespace.annotations}});

@@ -5,9 +5,9 @@ use crate::analysis::guard::webhooks::{Counter, Namespaces, Seen, measured};
 use crate::analysis::metrics::Retention;
 use crate::cli::{Context, Error, FailOn, TimeFlags};
 use crate::inputs::etcd::newest;
-use crate::inputs::pages;
 use crate::inputs::rollup::{self, Chosen};
 use crate::inputs::selection::Selection;
+use crate::inputs::{found, pages};
 use crate::model::objects::Objects;
 use crate::model::webhooks::Webhook;
 use crate::sources::find;
@@ -52,6 +52,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
     for error in found.errors.iter().filter(|error| error.is_loss()) {
         context.lost(error)?;
     }
+    let clusters = found.streams.iter().map(|own| own.stream.cluster.as_str());
+    found::of_one_cluster("logs", clusters, "webhooks are configured in each")?;
     pages::keep(&mut found.pages, since, until);
     let (facts, read) = pages::facts(std::mem::take(&mut found.pages), Retention::Requests, context)?;
     input.inputs.extend(read.inputs);
@@ -79,6 +81,11 @@ fn configured(args: &Args, context: &mut Context<'_>) -> Result<(Vec<Webhook>, N
     for error in &errors {
         context.lost(error)?;
     }
+    found::of_one_cluster(
+        "objects",
+        captures.iter().map(|own| own.cluster.as_str()),
+        "webhooks are configured in each",
+    )?;
     let mut input = WebhooksInput { inputs, ..WebhooksInput::default() };
     // Of several captures the last that has configurations; each reports all namespaces that it holds.
     let has = |objects: &Objects| {

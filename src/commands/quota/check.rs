@@ -2,7 +2,8 @@
 
 use crate::analysis::answer::Answer;
 use crate::analysis::quota::check::{self, Checked, FIELDS, Proposed};
-use crate::analysis::quota::{lint, owners, propose};
+use crate::analysis::quota::propose::Unstated;
+use crate::analysis::quota::{admitted, owners, propose};
 use crate::cli::{Context, Error, FailOn};
 use crate::commands::show;
 use crate::inputs::quotas::{self, Inputs, NEEDED, QuotaOptions, SourceFlags};
@@ -12,6 +13,7 @@ use crate::model::quota::Standing;
 use crate::model::time::Micros;
 use crate::model::units::parse_share;
 use crate::sources::alerts;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// From where on usage is worth a word, and whose it is.
@@ -139,7 +141,8 @@ pub(super) fn look(inputs: &mut Inputs, namespaces: &[String], config: &Config) 
     inputs.quotas.standings.retain(|standing| is_meant(&standing.namespace));
     let quotas = &inputs.quotas;
     let rules = propose::Rules { days: inputs.days, namespaces: namespaces.to_vec(), ..propose::Rules::default() };
-    let rows = propose::propose(quotas, &inputs.refused, &lint::silence(&inputs.objects), &rules).rows;
+    let unstated = Unstated { silent: admitted::silence(&inputs.objects, &BTreeMap::new()), ..Unstated::default() };
+    let rows = propose::propose(quotas, &inputs.refused, &unstated, &rules).rows;
     let proposed: Proposed = rows
         .into_iter()
         .map(|row| (Key { namespace: row.namespace, quota: row.quota, resource: row.resource }, row.proposed))

@@ -19,8 +19,7 @@ use crate::model::units::counted;
 pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
-    /// A label or annotation that names a namespace's owner (repeatable; default: owner, team, with any domain before
-    /// them).
+    /// A label or annotation that names a namespace's owner (repeatable; default: plimsoll.io/owner, owner, team).
     #[arg(long = "owner-key", value_name = "KEY")]
     owner_keys: Vec<String>,
 }

@@ -2,9 +2,9 @@
 
 use crate::actions::fresh;
 use crate::analysis::answer::Answer;
-use crate::analysis::quota::propose::{self, Peak, Proposals, Rules};
+use crate::analysis::quota::propose::{self, Peak, Proposals, Rules, Unstated};
 use crate::analysis::quota::report::{self, FIELDS, QuotaInput};
-use crate::analysis::quota::{lint, manifests};
+use crate::analysis::quota::{admitted, defaults, manifests};
 use crate::cli::{Context, Error, FailOn, parse_tenfold_share};
 use crate::commands::show;
 use crate::inputs::flow::FlowFlags;
@@ -148,9 +148,10 @@ pub(super) fn answer(
         ..Rules::default()
     };
     let Inputs { quotas, objects, refused, has_logs, inputs, .. } = inputs;
-    // With a LimitRange silent containers have defaults.
-    let silent = if question.limit_range { BTreeMap::new() } else { lint::silence(&objects) };
-    let proposals = propose::propose(&quotas, &refused, &silent, &rules);
+    let limits = if question.limit_range { defaults::proposed(&objects, &rules.namespaces) } else { BTreeMap::new() };
+    let added = defaults::added(&objects, &limits, quotas.at);
+    let unstated = Unstated { silent: admitted::silence(&objects, &limits), added };
+    let proposals = propose::propose(&quotas, &refused, &unstated, &rules);
     let is_known = |resource: &&String| {
         let of_quotas = quotas.standings.iter().map(|own| &own.resource);
         of_quotas.chain(quotas.usage.iter().map(|own| &own.resource)).any(|own| own == *resource)
@@ -175,11 +176,9 @@ pub(super) fn answer(
         };
         context.notice(format!("{} would be lower than now and stay unchanged; {how}", counted(kept, "limit")))?;
     }
-    let limits =
-        if question.limit_range { manifests::limit_ranges(&objects, &rules.namespaces) } else { BTreeMap::new() };
     let mut documents = manifests::quotas(&proposals, &quotas, &rules);
-    for (namespace, range) in limits {
-        documents.entry(namespace).or_default().push(range);
+    for (namespace, range) in &limits {
+        documents.entry(namespace.clone()).or_default().push(manifests::limit_range(range));
     }
     if let Some(folder) = kustomize {
         write(folder, &documents, context)?;

@@ -4,7 +4,7 @@
 mod holidays;
 
 use crate::model::alert::{
-    Calendar, Channel, ChannelKind, Config, Login, Owner, Secret, Templates, Thresholds, Tls, Url,
+    Calendar, Channel, ChannelKind, Config, Login, OWNER_KEYS, Owner, Secret, Templates, Thresholds, Tls, Url,
 };
 use crate::model::problem::{Problem, ProblemKind};
 use crate::model::units::{parse_duration, parse_share};
@@ -14,9 +14,6 @@ use serde_yaml_ng::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Labels and annotations that name the owner where the configuration has no others.
-pub const OWNER_KEYS: [&str; 3] = ["plimsoll.io/owner", "owner", "team"];
 
 /// From where on usage is worth a word where nothing else is said.
 pub const THRESHOLDS: Thresholds = Thresholds { warn: 0.8, critical: 0.95, days: None };

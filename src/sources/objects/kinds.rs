@@ -259,6 +259,26 @@ struct RawLimit {
     default: Amounts,
     #[serde(deserialize_with = "amounts")]
     default_request: Amounts,
+    #[serde(deserialize_with = "amounts")]
+    max: Amounts,
+    #[serde(deserialize_with = "amounts")]
+    min: Amounts,
+}
+
+impl RawLimit {
+    /// As the cluster stores it (kubernetes/pkg/apis/core/v1, `SetDefaults_LimitRangeItem`): without defaults a
+    /// container may take the most that is allowed, and asks for its default limit, or else the least.
+    fn with_defaults(mut self) -> Self {
+        if self.of == "Container" {
+            let missing = |into: &mut Amounts, from: &Amounts| {
+                from.iter().for_each(|(name, amount)| _ = into.entry(name.clone()).or_insert(*amount));
+            };
+            missing(&mut self.default, &self.max);
+            missing(&mut self.default_request, &self.default);
+            missing(&mut self.default_request, &self.min);
+        }
+        self
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -427,7 +447,7 @@ fn read(
         }
         "LimitRange" => {
             let spec: LimitSpec = part(spec)?;
-            objects.limit_ranges.extend(spec.limits.into_iter().map(|limit| LimitRange {
+            objects.limit_ranges.extend(spec.limits.into_iter().map(RawLimit::with_defaults).map(|limit| LimitRange {
                 namespace: namespace.clone(),
                 name: name.clone(),
                 of: limit.of,

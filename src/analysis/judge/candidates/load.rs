@@ -1,8 +1,9 @@
 //! Causes that are somebody's requests.
 
-use super::plane::{AS_FAST, elsewhere, spent};
+use super::plane::{elsewhere, spent};
+use super::reactions::moved;
 use super::rules::{is_flow, writer};
-use super::{BEFORE, Candidate, Case, Grown, Operation, TWICE, View, began_after, ln_times};
+use super::{AS_FAST, BEFORE, Candidate, Case, Grown, Operation, TWICE, View, began_after, ln_times};
 use crate::analysis::judge::profile::{Added, Count};
 use crate::analysis::judge::requests::{Class, Kind, MORE, UNAUTHENTICATED};
 use crate::analysis::judge::signals::Signal;
@@ -29,15 +30,20 @@ const LONGER: f64 = 0.405;
 /// Callers that ask for more.
 pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<Candidate> {
     let added: f64 = grown.iter().map(|own| own.added.work).sum();
-    let most = grown.first().map_or(0.0, |own| own.added.work);
     let breadth = breadth(grown.iter().map(|own| own.added.rps));
+    // What the control plane does about objects of others counts as theirs.
+    let moved = moved(view);
+    let moved = |own: &Grown| moved.get(&own.caller).copied().unwrap_or_default();
+    let caused = |own: &Grown| own.added.work + moved(own)[0];
+    let most = grown.iter().map(caused).fold(0.0, f64::max);
     let rise = |own: &Grown| own.added.rps[1] - own.added.rps[0];
     let rose: f64 = grown.iter().map(|own| rise(own).max(0.0)).sum();
     let (flat_of, flat) = case.flat();
     let of = |own: &Grown| {
         let Added { rps, throttled, work, .. } = own.added;
-        let share = part(work, added);
-        let share_rps = part(rise(own).max(0.0), rose);
+        let share = part(caused(own).max(0.0), added);
+        let share_rps = part((rise(own) + moved(own)[1]).max(0.0), rose);
+        let reactions = part(moved(own)[0].max(0.0), added);
         let is_write = own.writes >= 0.5 * work;
         let mut candidate = Candidate::new(if is_write { "write-burst" } else { "client-surge" });
         candidate.caller = Some(view.requests.callers()[own.caller].clone());
@@ -49,7 +55,7 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
         candidate
             .with("share", Source::Audit, share)
             .with("grown", Source::Audit, share * (1.0 - flat))
-            .with("leads", Source::Audit, if work >= most { 1.0 - flat } else { 0.0 })
+            .with("leads", Source::Audit, if caused(own) >= most { 1.0 - flat } else { 0.0 })
             .with("breadth", Source::Audit, breadth)
             .with("share_rps", Source::Audit, share_rps)
             .with("times", Source::Audit, ln_times(rps[1], rps[0], 0.2).clamp(0.0, 4.0))
@@ -59,6 +65,8 @@ pub(super) fn callers(case: &Case<'_>, view: &View<'_>, grown: &[Grown]) -> Vec<
             .with("control_plane", Source::Audit, f64::from(u8::from(is_own)))
             .with("began_late", Source::Audit, after_impact(case, with().map(|other| other.span.0).min()))
             .with("flat", flat_of, flat)
+            // No weight is this one's: with it, the evidence says so.
+            .with("reactions", Source::Audit, reactions)
     };
     grown.iter().filter(|own| own.added.work > 0.0).take(CALLERS).map(of).collect()
 }

@@ -4,8 +4,10 @@
 mod apis;
 mod load;
 mod plane;
+mod reactions;
 mod rivals;
 mod rules;
+mod store;
 
 use super::episodes::Draft;
 use super::faults::Faults;
@@ -31,6 +33,8 @@ pub const SLOWEST: f64 = 3.0;
 
 /// A cause may precede its episode by this much, in µs.
 const BEFORE: Micros = 120 * SECOND;
+/// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
+const AS_FAST: f64 = 0.35;
 /// So many writes of a resource show whether they fail.
 const MIN_WRITES: f64 = 10.0;
 /// So many reads of a resource that fail are no chance.
@@ -419,6 +423,19 @@ impl<'c> Case<'c> {
         now >= 0.5 * was
     }
 
+    /// Logarithm of how many times slower etcd's disk is.
+    fn disk(&self) -> Option<f64> {
+        let commit = self.vital(Vital::EtcdCommit, 0.005, "").map(|own| own.0);
+        let fsync = self.vital(Vital::EtcdFsync, 0.003, "").map(|own| own.0);
+        commit.into_iter().chain(fsync).max_by(f64::total_cmp)
+    }
+
+    /// How far etcd's own disk shows why one apiserver is slow: wholly where it is seven times slower. Each apiserver
+    /// may ask a member of its own.
+    fn of_disk(&self) -> f64 {
+        self.disk().map_or(0.0, |times| ((times - AS_FAST) / (2.0 - AS_FAST)).clamp(0.0, 1.0))
+    }
+
     fn has(&self, is: impl Fn(&Signal) -> bool) -> f64 {
         f64::from(u8::from(self.draft.deviations.iter().any(|own| is(&own.signal))))
     }
@@ -458,7 +475,7 @@ pub fn candidates(case: &Case<'_>) -> Vec<Candidate> {
     all.extend(load::limits(case));
     all.extend(rules::refusals(case));
     all.extend(rules::credentials(case));
-    all.extend(plane::store(case));
+    all.extend(store::store(case));
     all.extend(plane::webhooks(case));
     all.extend(apis::api_group(case));
     all.extend(apis::encryption(case));

@@ -1,6 +1,6 @@
 //! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
 
-use super::{BEFORE, Candidate, Case, ETCD_SLOW_MS, Feature, SLOWEST, View, WEBHOOK_SLOW_MS, began_after, ln_times};
+use super::{AS_FAST, BEFORE, Candidate, Case, Feature, SLOWEST, View, WEBHOOK_SLOW_MS, began_after, ln_times};
 use crate::analysis::failure::Fault;
 use crate::analysis::judge::latencies::slowdown;
 use crate::analysis::judge::profile::{Count, Profile, Served};
@@ -8,7 +8,6 @@ use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::{Deviation, Signal};
 use crate::analysis::judge::stops;
 use crate::analysis::judge::vitals::Vital;
-use crate::analysis::metrics::facts::Component;
 use crate::analysis::robust::median;
 use crate::model::cause::Source;
 use crate::model::episode::State;
@@ -16,10 +15,6 @@ use crate::model::registry::is_built_in_group;
 use crate::model::time::{Micros, SECOND, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A vital whose logarithm of how many times its baseline it is lies below this is as fast as before.
-pub(super) const AS_FAST: f64 = 0.35;
-/// A database is full from this part of its quota on: what is left is less than what it grows by at once.
-const FULL: f64 = 0.98;
 /// So many requests at an apiserver show how fast it is.
 const MIN_SERVED: f64 = 50.0;
 /// Minimum number of requests that need no store, and are missing, before that is called a stop and not chance.
@@ -42,109 +37,13 @@ const MUCH_FAILED: f64 = 0.2;
 
 /// So many seconds of slow requests show where they spend their time.
 const MIN_NOTED: f64 = 10.0;
-/// So many messages that say that the database is full, or that there is no leader, are no chance.
-const MIN_CERTAIN: f64 = 3.0;
 
 /// How many times as much work was asked for that could be why, where there is a time to compare with.
-fn growth_of(case: &Case<'_>, view: &View<'_>) -> Option<f64> {
+pub(super) fn growth_of(case: &Case<'_>, view: &View<'_>) -> Option<f64> {
     view.has_baseline().then(|| view.growth() * (1.0 - case.harmless()))
 }
 
-/// etcd is slow, stands still, or has no leader.
-pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
-    let writes = |class: Class| class == Class::Write;
-    let reads = |class: Class| matches!(class, Class::Read | Class::Review);
-    let (drag_of, drag) = case.most(|view| view.slower(writes).map(|own| own.0))?;
-    let breadth = case.most(|view| view.slower(writes).map(|own| own.1)).map_or(0.0, |own| own.1);
-    let of_reads = case.most(|view| view.slower(reads).map(|own| own.0)).map_or(0.0, |own| own.1);
-    let narrow = case.most(|view| view.narrow(|_, count| count.slow)).map_or(0.0, |own| own.1);
-    let (flat_of, flat) = case.flat();
-    let mut candidate = Candidate::new("slow-etcd")
-        .with("drag_writes", drag_of, drag.clamp(0.0, 5.0))
-        .with("breadth_writes", drag_of, breadth)
-        .with("drag_reads", drag_of, of_reads.clamp(0.0, 5.0))
-        .with("narrow", drag_of, narrow)
-        .with("load", drag_of, case.most(|view| growth_of(case, view)).map_or(0.0, |own| own.1).clamp(0.0, 3.0))
-        .with("failing_all", drag_of, case.most(|view| view.failing_all()).map_or(0.0, |own| own.1))
-        .with("writes_stop", drag_of, case.stops())
-        .with("one_apiserver", drag_of, one_alone(case) * (1.0 - of_disk(case)))
-        .with("stood_still", drag_of, f64::from(u8::from(stood_still(case))))
-        .with("flat", flat_of, flat);
-    let (mut is_full, mut is_changed) = ((Source::Audit, false), (Source::Audit, false));
-    if let Some(view) = case.audit() {
-        let is_so = |wanted: Fault| view.faults.count(|fault| fault == wanted) >= MIN_CERTAIN;
-        (is_full.1, is_changed.1) = (is_so(Fault::EtcdFull), is_so(Fault::EtcdLeader));
-        let [named, other] = view.named(Fault::is_store);
-        candidate = candidate
-            .with("spent_etcd", Source::Audit, spent(view, 0))
-            .with("spent_queue", Source::Audit, spent(view, 2))
-            .with("elsewhere", Source::Audit, elsewhere(view, 0))
-            .with("named", Source::Audit, named)
-            .with("named_other", Source::Audit, other);
-    }
-    let asked = case.vital(Vital::EtcdRequest, 0.005, "");
-    if let Some((times, now)) = asked {
-        candidate = candidate.with("etcd_requests", Source::Metrics, times.clamp(-1.0, 4.0)).with(
-            "etcd_requests_slow",
-            Source::Metrics,
-            (now * 1e3 / ETCD_SLOW_MS).min(SLOWEST),
-        );
-    }
-    let disk = disk(case);
-    if let Some(times) = disk {
-        candidate = candidate.with("etcd_disk", Source::Metrics, times.clamp(-1.0, 4.0));
-    }
-    if let Some(vitals) = case.vitals {
-        let lost = vitals.of(Vital::EtcdLeader).flat_map(|course| &course.points);
-        let is_lost = lost.filter(|point| point.value == 0.0).any(|point| is_within(point.span, case.draft.span));
-        let changes = vitals.mean(Vital::EtcdLeaderChanges, case.draft.span, |_| true).map_or(0.0, |own| own.0 * own.1);
-        let is_new = vitals
-            .starts
-            .iter()
-            .find(|start| start.component == Component::Etcd && is_within((start.at, start.at), case.draft.span));
-        // Where apiservers' pages could not be had either, nobody asked for any.
-        let gaps = |component| vitals.unreachable(component).flat_map(|course| &course.points).map(|point| point.span);
-        let of_all = |gap: Span| gaps(Component::Apiserver).any(|other| is_within(other, gap));
-        let mut of_etcd = gaps(Component::Etcd);
-        let is_away = of_etcd.any(|gap| is_within(gap, case.draft.span) && !of_all(gap));
-        is_changed = if is_lost || changes >= 0.5 { (Source::Metrics, true) } else { is_changed };
-        let is_member = |own: &Deviation| own.signal == Signal::MemberRestart;
-        let members: BTreeSet<&str> = vitals.of(Vital::EtcdLeader).map(|course| course.instance.as_str()).collect();
-        let is_all = members.len() > 1 && case.draft.deviations.iter().all(is_member);
-        candidate.name = is_new.map(|start| start.instance.clone());
-        let is_new = is_new.is_some();
-        // Only where writes fail is it a cause that the database is full: etcd answers reads as before.
-        let is_filled = vitals.highest(Vital::DatabaseFill, case.draft.span).is_some_and(|fill| fill >= FULL)
-            && case.has(|own| matches!(own, Signal::Errors | Signal::FailedWrites)) > 0.0;
-        is_full = if is_filled { (Source::Metrics, true) } else { is_full };
-        candidate = candidate.with("etcd_away", Source::Metrics, f64::from(u8::from(is_away || is_new))).with(
-            "member_alone",
-            Source::Metrics,
-            f64::from(u8::from(is_all)),
-        );
-        let is_slow = disk.is_some_and(|times| times >= AS_FAST) || is_changed.1 || is_away || is_new || is_full.1;
-        if asked.is_some_and(|(times, _)| times < AS_FAST) && !is_slow && case.goes_on(Vital::EtcdRequest) {
-            candidate = candidate.with("etcd_fast", Source::Metrics, 1.0);
-        }
-    }
-    let flag = |is: bool| f64::from(u8::from(is));
-    Some(candidate.with("leader", is_changed.0, flag(is_changed.1)).with("store_full", is_full.0, flag(is_full.1)))
-}
-
-/// Logarithm of how many times slower etcd's disk is.
-fn disk(case: &Case<'_>) -> Option<f64> {
-    let commit = case.vital(Vital::EtcdCommit, 0.005, "").map(|own| own.0);
-    let fsync = case.vital(Vital::EtcdFsync, 0.003, "").map(|own| own.0);
-    commit.into_iter().chain(fsync).max_by(f64::total_cmp)
-}
-
-/// How far etcd's own disk shows why one apiserver is slow: wholly where it is seven times slower. Each apiserver may
-/// ask a member of its own.
-fn of_disk(case: &Case<'_>) -> f64 {
-    disk(case).map_or(0.0, |times| ((times - AS_FAST) / (2.0 - AS_FAST)).clamp(0.0, 1.0))
-}
-
-fn is_within((from, to): Span, span: Span) -> bool {
+pub(super) fn is_within((from, to): Span, span: Span) -> bool {
     from <= span.1 && to >= span.0
 }
 
@@ -274,7 +173,20 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
     let (from, to) = (case.draft.span.0 - BEFORE, case.draft.span.1);
     let aways = case.draft.deviations.iter().filter(|own| matches!(own.signal, Signal::Away(_)));
     let mut begins = aways.map(|own| own.span.0).min();
-    let mut is_started = false;
+    let mut started = None;
+    // What the logs say of starts.
+    let of_log = case.audit().and_then(|log| {
+        // Of several the one that fits best: others may be how the record begins.
+        let apart = |at: Micros| late(case, at).max(over_before(case, at));
+        let its = log.series.starts.iter().filter(|(span, _)| is_within(*span, (from, to)));
+        let own = its.min_by(|a, b| apart(a.0.0).total_cmp(&apart(b.0.0)).then(a.cmp(b)))?;
+        Some((own.0.0, log.requests.instances().get(own.1).cloned()))
+    });
+    if let Some((at, instance)) = of_log {
+        started = Some(Source::Audit);
+        begins = begins.into_iter().chain([at]).min();
+        candidate.name = candidate.name.or(instance);
+    }
     if let Some(vitals) = case.vitals {
         let start = vitals.apiserver_starts((from, to)).min_by_key(|own| own.at);
         if let Some(start) = start {
@@ -284,9 +196,13 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
             // Where there is no log, nothing is known of it since its last page.
             let seen = start.seen.filter(|_| case.audit().is_none());
             begins = begins.into_iter().chain(gone).chain([start.at]).chain(seen).min();
-            is_started = true;
+            started = Some(Source::Metrics);
             candidate.name.get_or_insert_with(|| start.instance.clone());
-        } else if !is_still(case) && !is_stood_still && (away.is_none() || case.draft.state != State::Ongoing) {
+        } else if started.is_none()
+            && !is_still(case)
+            && !is_stood_still
+            && (away.is_none() || case.draft.state != State::Ongoing)
+        {
             // One that is away still has not started yet.
             candidate = candidate.with("none_started", Source::Metrics, 1.0);
         }
@@ -307,8 +223,8 @@ pub(super) fn restart(case: &Case<'_>) -> Option<Candidate> {
         view.source(),
         f64::from(u8::from(is_all)),
     );
-    if is_started {
-        candidate = candidate.with("started", Source::Metrics, 1.0 - late);
+    if let Some(source) = started {
+        candidate = candidate.with("started", source, 1.0 - late);
     }
     if case.vitals.is_some_and(|vitals| {
         vitals.of(Vital::OomKills).flat_map(|own| &own.points).any(|own| is_within(own.span, (from, to)))
@@ -346,7 +262,7 @@ fn is_still(case: &Case<'_>) -> bool {
 
 /// Whether all apiservers of the logs were silent and answered not even what needs no store: whatever waits for etcd
 /// leaves those alone.
-fn stood_still(case: &Case<'_>) -> bool {
+pub(super) fn stood_still(case: &Case<'_>) -> bool {
     let Some(view) = case.audit() else { return false };
     let series = view.series;
     let storeless = || series.tiles.iter().map(|tile| tile.storeless).collect::<Vec<f64>>();
@@ -415,7 +331,7 @@ pub(super) fn apiserver(case: &Case<'_>) -> Option<Candidate> {
     let view = case.views.first()?;
     let own = slowest(view).or_else(|| divided(view))?;
     let mut candidate = Candidate::new("apiserver-slow")
-        .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0) * (1.0 - of_disk(case)))
+        .with("one_slower", view.source(), own.slower.clamp(0.0, 2.0) * (1.0 - case.of_disk()))
         .with("rest_slower", view.source(), own.rest.clamp(0.0, 3.0))
         .with("load_here", view.source(), own.growth.clamp(0.0, 0.5))
         .with("away", view.source(), case.has(Signal::is_away));
@@ -526,11 +442,11 @@ fn divided(view: &View<'_>) -> Option<Slowest> {
 /// more arrives at one of these: wholly from 1 on.
 pub(super) fn slow_elsewhere(case: &Case<'_>, view: &View<'_>) -> f64 {
     let Some(own) = slowest(view).filter(|own| own.growth <= 0.1) else { return 0.0 };
-    (own.alone() * (1.0 - of_disk(case))).clamp(0.0, 1.0)
+    (own.alone() * (1.0 - case.of_disk())).clamp(0.0, 1.0)
 }
 
 /// How far one of several apiservers is slower than what all of them share can make it.
-fn one_alone(case: &Case<'_>) -> f64 {
+pub(super) fn one_alone(case: &Case<'_>) -> f64 {
     let own = case.views.first().and_then(|view| slowest(view).or_else(|| divided(view)));
     own.map_or(0.0, |own| own.alone().clamp(0.0, 2.0))
 }
