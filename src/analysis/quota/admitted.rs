@@ -43,7 +43,7 @@ fn fill(amounts: &mut Amounts, defaults: &Amounts) {
     }
 }
 
-/// Which of [`STATED`] some container of a pod, as it was admitted, leaves out.
+/// Which of what quotas ask containers to say some container of a pod, as it was admitted, leaves out.
 pub fn left_out(spec: &PodSpec) -> BTreeSet<String> {
     let is_left_out = |resource: &&str| {
         let (kind, name) = resource.split_once('.').unwrap_or_default();
