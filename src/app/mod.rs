@@ -90,19 +90,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io) -> ExitCode {
     let result = engine::through(&matches, &parser, &mut context)
         .and_then(|_replaced| cli.command.run(Cli::parser, &mut context));
     let result = result.and_then(|()| Ok(context.io.out.flush()?));
-    let result = match result {
-        // Who reads no further still learns by the exit code what it came to.
-        Err(error) if error.is_of_a_reader_who_left() => Ok(()),
-        other => other,
-    };
-    let result = result.and_then(|()| context.verdict());
+    let result = unless_left(result).and_then(|()| context.verdict());
     finish(result, io)
 }
 
 /// Writes what was asked for in place of work: help, or the version.
 fn asked(text: impl std::fmt::Display, io: &mut Io) -> ExitCode {
     let written = write!(io.out, "{text}").and_then(|()| io.out.flush()).map_err(Error::from);
-    finish(written.or_else(|error| if error.is_of_a_reader_who_left() { Ok(()) } else { Err(error) }), io)
+    finish(unless_left(written), io)
+}
+
+/// Who reads no further still learns by the exit code what it came to.
+fn unless_left(result: Result<(), Error>) -> Result<(), Error> {
+    result.or_else(|error| if error.is_of_a_reader_who_left() { Ok(()) } else { Err(error) })
 }
 
 /// Which variable a flag's value is of, where that can't be read and the flag was not given.

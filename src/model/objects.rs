@@ -9,6 +9,13 @@ use std::collections::BTreeMap;
 /// Amounts by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
+/// Adds the defaults that are missing, name by name.
+pub fn fill(amounts: &mut Amounts, defaults: &Amounts) {
+    for (name, amount) in defaults {
+        amounts.entry(name.clone()).or_insert(*amount);
+    }
+}
+
 /// A namespace, with what its owner is read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespace {
@@ -78,6 +85,13 @@ pub struct Pod {
     pub resize_is_infeasible: bool,
     /// While it has no node: what its scheduler decides by.
     pub waiting: Option<Box<Waiting>>,
+}
+
+impl Pod {
+    /// Whether all of its containers have ended for good.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
 }
 
 /// Something that makes pods.

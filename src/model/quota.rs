@@ -20,6 +20,14 @@ pub struct Standing {
     pub used: Option<Quantity>,
 }
 
+/// Whether a namespace is looked at: one of those that are named, or, where none is, any but the cluster's own.
+pub fn is_meant(namespaces: &[String], namespace: &str) -> bool {
+    match namespaces {
+        [] => !matches!(namespace, "kube-system" | "kube-public" | "kube-node-lease"),
+        named => named.iter().any(|own| own == namespace),
+    }
+}
+
 /// What was used of a resource in a namespace over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {

@@ -7,7 +7,7 @@ use super::suspects::Suspect;
 use crate::analysis::controllers::handovers::Handover;
 use crate::analysis::guard::Group;
 use crate::analysis::judge::requests::MORE;
-use crate::analysis::judge::vitals::{Start, kills, starts};
+use crate::analysis::judge::vitals::{BLOCKED_S, Start, kills, starts};
 use crate::analysis::memory::account::Account;
 use crate::analysis::metrics::catalogue::{Metric, Part};
 use crate::analysis::metrics::etcd::{AT_QUOTA, NEAR_QUOTA};
@@ -166,7 +166,7 @@ fn defragmented(known: &TimelineInput<'_>, fact: &Fact) -> Vec<Entry> {
     let instance = &known.facts.instances[fact.instance];
     let of = |(interval, seconds): &(u32, f64)| {
         let (from, to) = *instance.intervals.get(*interval as usize)?;
-        let severity = if *seconds < 1.0 { Severity::Info } else { Severity::Warning };
+        let severity = if *seconds < BLOCKED_S { Severity::Info } else { Severity::Warning };
         let what = format!("{}: defragmented, for {} s", instance.name, significant(*seconds));
         let done = entry(to, "defragmentation", severity, Source::Metrics, what);
         Some(Entry { slack: to - from, ..done })

@@ -12,6 +12,9 @@ use crate::model::uri::Scope;
 use hashbrown::{HashMap, HashSet};
 use std::hash::Hash;
 
+/// Who apiservers are where they ask themselves.
+const APISERVER: &str = "system:apiserver";
+
 /// Intervals that are judged at most, the last ones: of hours five years.
 const MOST_TILES: i64 = 50_000;
 
@@ -89,7 +92,7 @@ impl<'r> Rolled<'r> {
             keys[number].get_or_insert_with(|| {
                 let (who, (group, resource)) = subjects.get(row.subject)?;
                 let kind = kind_of([row.verb, group, resource, row.subresource], row.scope == Scope::Namespace);
-                if who.user == "system:apiserver" {
+                if who.user == APISERVER {
                     own.insert(kind);
                     return None;
                 }
@@ -108,7 +111,7 @@ impl<'r> Rolled<'r> {
         // A few events that are dated a thousand years back are no record of a thousand years.
         let span = (from.max(to - MOST_TILES * tile), to);
         let grid = Grid { tile, phase: 0, span };
-        let others = rollup.failures().filter(|row| row.subject[1] != "system:apiserver");
+        let others = rollup.failures().filter(|row| row.subject[1] != APISERVER);
         let faults = others.filter_map(|row| {
             let tile = grid.place(row.tile * SECOND)?;
             Some(FaultCount { tile, fault: row.fault, name: row.name.to_owned(), count: row.count as f64 })
@@ -130,9 +133,7 @@ impl<'r> Rolled<'r> {
 fn is_start(row: &TrafficRow<'_>, subjects: &[(Who<'_>, What<'_>)]) -> bool {
     row.verb == "create"
         && matches!(row.code, Some(200..=299))
-        && subjects
-            .get(row.subject)
-            .is_some_and(|(who, (_, resource))| who.user == "system:apiserver" && *resource == "leases")
+        && subjects.get(row.subject).is_some_and(|(who, (_, resource))| who.user == APISERVER && *resource == "leases")
 }
 
 /// The callers with most requests, where there are more than [`MOST_CALLERS`]: a client that calls itself something

@@ -13,6 +13,9 @@ const FIRST: Micros = 30 * SECOND;
 /// Pages that lie apart by so many times what most do were not to be had in between.
 const GAP_TIMES: f64 = 1.8;
 
+/// A member of etcd that defragments for so long keeps others waiting, s.
+pub const BLOCKED_S: f64 = 1.0;
+
 /// What is measured. Times in seconds, memory and sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vital {

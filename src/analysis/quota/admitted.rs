@@ -1,7 +1,7 @@
 //! Pods as the apiserver admits them, with what it fills in where containers don't say what they need, and what they
 //! leave out all the same.
 
-use crate::model::objects::{Amounts, Container, LimitRange, Objects, PodSpec};
+use crate::model::objects::{Container, LimitRange, Objects, PodSpec, fill};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What quotas ask containers to say.
@@ -36,13 +36,6 @@ impl<'o> Ranges<'o> {
     }
 }
 
-/// Adds what is missing.
-fn fill(amounts: &mut Amounts, defaults: &Amounts) {
-    for (name, amount) in defaults {
-        amounts.entry(name.clone()).or_insert(*amount);
-    }
-}
-
 /// Which of what quotas ask containers to say some container of a pod, as it was admitted, leaves out.
 pub fn left_out(spec: &PodSpec) -> BTreeSet<String> {
     let is_left_out = |resource: &&str| {
@@ -61,11 +54,7 @@ pub fn left_out(spec: &PodSpec) -> BTreeSet<String> {
 pub fn silence(objects: &Objects, further: &BTreeMap<String, LimitRange>) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let ranges = Ranges::of(objects, further.values());
-    let pods = objects
-        .pods
-        .iter()
-        .filter(|pod| !matches!(pod.phase.as_str(), "Succeeded" | "Failed"))
-        .map(|pod| (&pod.namespace, &pod.spec));
+    let pods = objects.pods.iter().filter(|pod| !pod.has_ended()).map(|pod| (&pod.namespace, &pod.spec));
     let templates = objects.workloads.iter().map(|workload| (&workload.namespace, &workload.template));
     for (namespace, spec) in pods.chain(templates) {
         let missing = left_out(&ranges.admitted(namespace, spec));

@@ -2,7 +2,7 @@
 
 use crate::analysis::quota::admitted::{Ranges, silence};
 use crate::analysis::quota::usage;
-use crate::model::objects::{Amounts, Container, LimitRange, Objects, Pod};
+use crate::model::objects::{Amounts, Container, LimitRange, Objects, Pod, ResourceQuota};
 use crate::model::quantity::Quantity;
 use crate::model::time::Micros;
 use std::collections::BTreeMap;
@@ -66,6 +66,8 @@ pub fn proposed(objects: &Objects, namespaces: &[String]) -> BTreeMap<String, Li
 pub fn added(objects: &Objects, ranges: &BTreeMap<String, LimitRange>, now: Micros) -> Added {
     let mut sums: BTreeMap<(&str, &str), (Amounts, Amounts)> = BTreeMap::new();
     let all = Ranges::of(objects, ranges.values());
+    let mut quotas: BTreeMap<&str, Vec<&ResourceQuota>> = BTreeMap::new();
+    objects.quotas.iter().for_each(|quota| quotas.entry(&quota.namespace).or_default().push(quota));
     let is_given = |pod: &&Pod| ranges.contains_key(&pod.namespace) && usage::counts(pod, now);
     for pod in objects.pods.iter().filter(is_given) {
         let spec = all.admitted(&pod.namespace, &pod.spec);
@@ -81,7 +83,7 @@ pub fn added(objects: &Objects, ranges: &BTreeMap<String, LimitRange>, now: Micr
             }
         };
         count("", true, true);
-        for quota in objects.quotas.iter().filter(|quota| quota.namespace == pod.namespace) {
+        for quota in quotas.get(pod.namespace.as_str()).into_iter().flatten() {
             count(&quota.name, usage::is_counted(quota, &pod.spec), usage::is_counted(quota, &spec));
         }
     }

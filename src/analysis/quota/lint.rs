@@ -1,13 +1,12 @@
 //! What is wrong with quotas, requests and limits as they stand.
 
 use crate::analysis::quota::admitted::{Ranges, left_out};
-use crate::analysis::quota::propose::is_system;
 use crate::analysis::quota::{owners, usage};
 use crate::model::alert::OWNER_KEYS;
 use crate::model::incident::quote;
 use crate::model::objects::{Amounts, Objects, PodSpec};
 use crate::model::quantity::{Form, Quantity};
-use crate::model::quota::{Quotas, Usage};
+use crate::model::quota::{Quotas, Usage, is_meant};
 use crate::model::report::{Finding, Severity};
 use crate::model::time;
 use crate::model::units::counted;
@@ -45,18 +44,13 @@ fn usual(mut missing: BTreeSet<String>) -> BTreeSet<String> {
 
 /// All findings, the gravest first.
 pub fn lint(objects: &Objects, quotas: &Quotas, rules: &Rules) -> Vec<Finding> {
-    let is_wanted = |namespace: &str| {
-        if rules.namespaces.is_empty() {
-            !is_system(namespace)
-        } else {
-            rules.namespaces.iter().any(|wanted| wanted == namespace)
-        }
-    };
+    let is_wanted = |namespace: &str| is_meant(&rules.namespaces, namespace);
+    let ranges = Ranges::of(objects, []);
     let mut findings = Vec::new();
-    pods_without(objects, &is_wanted, &mut findings);
+    pods_without(objects, &ranges, &is_wanted, &mut findings);
     namespaces_without(objects, rules, &is_wanted, &mut findings);
-    refusing(objects, &is_wanted, &mut findings);
-    blocking(objects, quotas, &is_wanted, &mut findings);
+    refusing(objects, &ranges, &is_wanted, &mut findings);
+    blocking(objects, quotas, &ranges, &is_wanted, &mut findings);
     never_reached(quotas, rules, &is_wanted, &mut findings);
     let at = if quotas.at > 0 { time::format(quotas.at) } else { String::new() };
     for finding in &mut findings {
@@ -70,8 +64,7 @@ pub fn lint(objects: &Objects, quotas: &Quotas, rules: &Rules) -> Vec<Finding> {
 }
 
 /// Pods and templates whose containers don't say what they need: one finding for each workload, or pod that none made.
-fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
-    let ranges = Ranges::of(objects, []);
+fn pods_without(objects: &Objects, ranges: &Ranges<'_>, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     // (namespace, kind, name) → (what is left out, pods)
     let mut found: BTreeMap<(String, String, String), (BTreeSet<String>, u64)> = BTreeMap::new();
     for workload in objects.workloads.iter().filter(|workload| is_wanted(&workload.namespace)) {
@@ -83,11 +76,7 @@ fn pods_without(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &
             );
         }
     }
-    for pod in objects
-        .pods
-        .iter()
-        .filter(|pod| is_wanted(&pod.namespace) && !matches!(pod.phase.as_str(), "Succeeded" | "Failed"))
-    {
+    for pod in objects.pods.iter().filter(|pod| is_wanted(&pod.namespace) && !pod.has_ended()) {
         // Pods of a workload that was read are reported with it. A ReplicaSet's name is its Deployment's and a hash.
         let known = pod.controller.as_ref().is_some_and(|(kind, name)| {
             let deployment = name.rsplit_once('-').map_or("", |(stem, _)| stem);
@@ -160,8 +149,7 @@ fn namespaces_without(objects: &Objects, rules: &Rules, is_wanted: &dyn Fn(&str)
 }
 
 /// Quotas that refuse pods outright: they ask for something that a template does not say.
-fn refusing(objects: &Objects, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
-    let ranges = Ranges::of(objects, []);
+fn refusing(objects: &Objects, ranges: &Ranges<'_>, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
         let asks = |resource: &str| {
             quota.hard.contains_key(resource)
@@ -216,8 +204,13 @@ fn of_rollout(spec: &PodSpec, kind: &str) -> Amounts {
 }
 
 /// Quotas in which a rollout's further pods have no room now.
-fn blocking(objects: &Objects, quotas: &Quotas, is_wanted: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
-    let ranges = Ranges::of(objects, []);
+fn blocking(
+    objects: &Objects,
+    quotas: &Quotas,
+    ranges: &Ranges<'_>,
+    is_wanted: &dyn Fn(&str) -> bool,
+    findings: &mut Vec<Finding>,
+) {
     for quota in objects.quotas.iter().filter(|quota| is_wanted(&quota.namespace)) {
         for workload in &objects.workloads {
             let is_here = workload.namespace == quota.namespace && workload.kind != "CronJob" && workload.replicas > 0;

@@ -3,7 +3,7 @@
 use crate::analysis::quota::defaults::Added;
 use crate::analysis::quota::refused::Refused;
 use crate::model::quantity::Quantity;
-use crate::model::quota::{Quotas, Usage, form, is_bytes, is_countable};
+use crate::model::quota::{Quotas, Usage, form, is_bytes, is_countable, is_meant};
 use crate::model::series::{DAY, Day, SUSTAINED, Sketch};
 use crate::model::time::{Micros, together};
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,21 +221,19 @@ pub fn propose(quotas: &Quotas, refused: &Refused, unstated: &Unstated, rules: &
             // A quota, or a resource of it, that was removed.
             continue;
         }
-        let added = unstated.added.get(&(usage.namespace.clone(), usage.quota.clone(), usage.resource.clone()));
-        if let Some((proposal, span)) = of(usage, stands, (refused, added.copied().unwrap_or_default()), rules) {
+        if let Some((proposal, span)) = of(usage, stands, (refused, &unstated.added), rules) {
             proposals.span = together(proposals.span, Some(span));
             proposals.rows.push(proposal);
         }
     }
     // What no container of a namespace states, but a LimitRange will state for them all.
     for ((namespace, quota, resource), added) in &unstated.added {
-        let is_wanted = (rules.resources.is_empty() || rules.resources.contains(resource))
-            && if rules.namespaces.is_empty() { !is_system(namespace) } else { rules.namespaces.contains(namespace) };
+        let is_named = rules.resources.is_empty() || rules.resources.contains(resource);
         let is_new = quota.is_empty()
             && USUAL.contains(&resource.as_str())
             && !with_quota.contains(&(namespace.as_str(), resource.as_str()))
             && Usage::find(&quotas.usage, namespace, quota, resource).is_none();
-        if !is_wanted || !is_new {
+        if !is_named || !is_meant(&rules.namespaces, namespace) || !is_new {
             continue;
         }
         let nothing = Quantity::from_nanos(0, form(resource));
@@ -256,8 +254,10 @@ pub fn propose(quotas: &Quotas, refused: &Refused, unstated: &Unstated, rules: &
             days: 1,
         });
     }
-    let key = |row: &Proposal| (row.namespace.clone(), row.quota.clone(), row.resource.clone());
-    proposals.rows.sort_by_cached_key(key);
+    fn key(row: &Proposal) -> (&String, &String, &String) {
+        (&row.namespace, &row.quota, &row.resource)
+    }
+    proposals.rows.sort_by(|a, b| key(a).cmp(&key(b)));
     proposals
 }
 
@@ -266,18 +266,12 @@ fn rounded(amount: Quantity, resource: &str) -> Quantity {
     Quantity::from_nanos(amount.rounded_up(is_countable(resource)).nanos(), form(resource))
 }
 
-/// Whether a namespace belongs to the cluster itself.
-pub fn is_system(namespace: &str) -> bool {
-    matches!(namespace, "kube-system" | "kube-public" | "kube-node-lease")
-}
-
 /// Whether a resource without quota gets one.
 fn gets_one(usage: &Usage, rules: &Rules) -> bool {
-    // What belongs to the cluster itself is not held back by quotas unasked.
-    let is_system = is_system(&usage.namespace) && rules.namespaces.is_empty();
     let most = days(usage, rules).map(|day| day.max).fold(0.0, f64::max);
     let is_hot = usage.resource.starts_with("count/") && usage.resource != "count/pods" && most >= rules.hot_count;
-    !is_system && most > 0.0 && (USUAL.contains(&usage.resource.as_str()) || is_hot)
+    // What belongs to the cluster itself is not held back by quotas unasked.
+    is_meant(&rules.namespaces, &usage.namespace) && most > 0.0 && (USUAL.contains(&usage.resource.as_str()) || is_hot)
 }
 
 fn days<'u>(usage: &'u Usage, rules: &Rules) -> impl Iterator<Item = &'u Day> + use<'u> {
@@ -288,7 +282,7 @@ fn days<'u>(usage: &'u Usage, rules: &Rules) -> impl Iterator<Item = &'u Day> + 
 fn of(
     usage: &Usage,
     stands: Option<(Quantity, Option<Quantity>)>,
-    (refused, defaults): (&Refused, Quantity),
+    (refused, added): (&Refused, &Added),
     rules: &Rules,
 ) -> Option<(Proposal, (Micros, Micros))> {
     let in_form = |value: f64| Quantity::measured(value, form(&usage.resource));
@@ -317,6 +311,7 @@ fn of(
     let mut peak_at = top.max_at;
     let key = (usage.namespace.clone(), usage.quota.clone(), usage.resource.clone());
     let refusals = refused.rows.get(&key);
+    let defaults = added.get(&key).copied().unwrap_or_default();
     if let Some(refusals) = refusals {
         // More than ever was used would have been.
         if refusals.needed > peak {

@@ -142,7 +142,7 @@ fn is_extended(name: &str) -> bool {
 
 /// Whether a pod still counts: it has not ended, and is not overdue to be gone.
 pub fn counts(pod: &Pod, now: Micros) -> bool {
-    !matches!(pod.phase.as_str(), "Succeeded" | "Failed") && pod.gone_by.is_none_or(|by| now <= by)
+    !pod.has_ended() && pod.gone_by.is_none_or(|by| now <= by)
 }
 
 /// What a pod uses.

@@ -4,7 +4,7 @@ use super::or_default::or_default;
 use super::rolling::Rolling;
 use crate::model::objects::{
     Amounts, Claim, Container, LimitRange, Namespace, Node, Objects, Pod, PodSpec, Resized, ResourceQuota, Scope,
-    Service, Workload,
+    Service, Workload, fill,
 };
 use crate::model::problem::Problem;
 use crate::model::time::{Micros, SECOND, parse_any};
@@ -270,12 +270,9 @@ impl RawLimit {
     /// container may take the most that is allowed, and asks for its default limit, or else the least.
     fn with_defaults(mut self) -> Self {
         if self.of == "Container" {
-            let missing = |into: &mut Amounts, from: &Amounts| {
-                from.iter().for_each(|(name, amount)| _ = into.entry(name.clone()).or_insert(*amount));
-            };
-            missing(&mut self.default, &self.max);
-            missing(&mut self.default_request, &self.default);
-            missing(&mut self.default_request, &self.min);
+            fill(&mut self.default, &self.max);
+            fill(&mut self.default_request, &self.default);
+            fill(&mut self.default_request, &self.min);
         }
         self
     }

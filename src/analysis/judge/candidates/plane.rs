@@ -1,4 +1,4 @@
-//! Causes that are parts of the control plane: etcd, webhooks, apiservers and their memory.
+//! Causes that are parts of the control plane: webhooks, apiservers and their memory, nodes, controllers.
 
 use super::{AS_FAST, BEFORE, Candidate, Case, Feature, SLOWEST, View, WEBHOOK_SLOW_MS, began_after, ln_times};
 use crate::analysis::failure::Fault;

@@ -5,7 +5,7 @@ use super::{AS_FAST, Candidate, Case, ETCD_SLOW_MS, SLOWEST};
 use crate::analysis::failure::Fault;
 use crate::analysis::judge::requests::Class;
 use crate::analysis::judge::signals::{Deviation, Signal};
-use crate::analysis::judge::vitals::{Course, Point, Vital, Vitals};
+use crate::analysis::judge::vitals::{BLOCKED_S, Course, Point, Vital, Vitals};
 use crate::analysis::metrics::facts::Component;
 use crate::model::cause::Source;
 use crate::model::time::Span;
@@ -15,8 +15,6 @@ use std::collections::BTreeSet;
 const FULL: f64 = 0.98;
 /// So many messages that say that the database is full, or that there is no leader, are no chance.
 const MIN_CERTAIN: f64 = 3.0;
-/// A member of etcd that defragments for so many seconds keeps others waiting.
-const MIN_BLOCKED: f64 = 1.0;
 
 /// etcd is slow, stands still, or has no leader.
 pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
@@ -111,6 +109,6 @@ pub(super) fn store(case: &Case<'_>) -> Option<Candidate> {
 
 /// The member of etcd that defragmented within a time, for a second or longer.
 fn defragmented(vitals: &Vitals, span: Span) -> Option<&Course> {
-    let is_its = |point: &Point| point.value * point.count >= MIN_BLOCKED && is_within(point.span, span);
+    let is_its = |point: &Point| point.value * point.count >= BLOCKED_S && is_within(point.span, span);
     vitals.of(Vital::EtcdDefragmentation).find(|course| course.points.iter().any(is_its))
 }
