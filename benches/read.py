@@ -126,7 +126,10 @@ def report(runs):
 
 def small(runs):
     folder, scratch = ROOT / "samples/list-storm", BENCH / "read-rollup"
-    commands = {name: command for name, command in parts(folder, scratch).items() if name not in ("traffic", "etcd check")}
+    commands = {name: command for name, command in parts(folder, scratch).items() if name not in ("traffic", "etcd usage", "etcd check")}
+    # The report reads each of the capture's databases.
+    for database in sorted(folder.glob("etcd/*")):
+        commands[f"etcd usage {database.name}"] = [PLIMSOLL, "etcd", "usage", database, "-o", "json"]
     commands["report"] = [PLIMSOLL, "report", folder, "-o", "json"]
     took = turns(commands, runs, lambda name: name == "rollup" and shutil.rmtree(scratch, ignore_errors=True))
     own = took.pop("report")[0]

@@ -1,11 +1,11 @@
 //! What audit logs would show of a simulation, as a roll-up counts it.
 
 use crate::cluster::Cluster;
-use crate::sim::{End, Outcome, Sink};
+use crate::sim::{Effect, End, Outcome, Sink, starts};
 use plimsoll::analysis::judge::requests::{Axes, Grid, Requests, Row};
 use plimsoll::model::cause::Source;
 use plimsoll::model::histogram::{bucket, midpoint};
-use plimsoll::model::time::{Micros, SECOND};
+use plimsoll::model::time::{Micros, SECOND, Span};
 use std::collections::VecDeque;
 
 /// Apiservers say how they spent the time of requests that took longer, s.
@@ -38,6 +38,8 @@ pub struct Audit {
     first: usize,
     rows: Vec<Counted>,
     latencies: Vec<(f32, f32)>,
+    /// When apiservers started.
+    starts: Vec<(Span, usize)>,
     pub counted: u64,
 }
 
@@ -47,10 +49,15 @@ pub fn tile_of(span: f64) -> f64 {
 }
 
 impl Audit {
-    pub fn new(cluster: &Cluster, begin: Micros, span: f64) -> Self {
+    pub fn new(cluster: &Cluster, effects: &[Effect], begin: Micros, span: f64) -> Self {
         let span_us = (begin, begin + (span * SECOND as f64) as Micros);
         let grid = Grid { tile: tile_of(span) as Micros * SECOND, phase: 0, span: span_us };
+        let start = |(at, instance): (f64, u8)| {
+            let from = grid.start(grid.place(begin + (at * SECOND as f64) as Micros)?);
+            Some(((from, from + grid.tile), usize::from(instance)))
+        };
         Self {
+            starts: starts(effects, span).filter_map(start).collect(),
             axes: Axes {
                 grid,
                 callers: cluster.callers.clone(),
@@ -137,6 +144,10 @@ impl Requests for Audit {
 
     fn axes(&self) -> &Axes {
         &self.axes
+    }
+
+    fn starts(&self) -> &[(Span, usize)] {
+        &self.starts
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

@@ -6,7 +6,7 @@ use plimsoll::analysis::judge::requests::{Axes, Class, Row};
 use plimsoll::analysis::judge::{self, Requests};
 use plimsoll::model::cause::Source;
 use plimsoll::model::episode;
-use plimsoll::model::time::{Micros, SECOND};
+use plimsoll::model::time::{Micros, SECOND, Span};
 
 /// What a judge is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,10 @@ impl Requests for Writes<'_> {
 
     fn axes(&self) -> &Axes {
         self.0.axes()
+    }
+
+    fn starts(&self) -> &[(Span, usize)] {
+        self.0.starts()
     }
 
     fn each(&self, take: &mut dyn FnMut(Row<'_>)) {

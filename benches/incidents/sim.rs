@@ -53,6 +53,14 @@ pub enum Effect {
     Pin { instance: u8, shape: Shape, share: f64 },
 }
 
+/// When apiservers that were away are there again, before the end of the capture, s.
+pub fn starts(effects: &[Effect], span: f64) -> impl Iterator<Item = (f64, u8)> {
+    effects.iter().filter_map(move |effect| match effect {
+        Effect::Down { instance, to, .. } if *to < span => Some((*to, *instance)),
+        _ => None,
+    })
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Ok,

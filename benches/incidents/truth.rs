@@ -244,7 +244,7 @@ fn attempt(seed: u64, strength: f64) -> Option<Ready> {
     }
     let mut all = All {
         felt: Felt::new(&case.cluster, &windows, span, Some(without.limits())),
-        audit: Audit::new(&case.cluster, case.begin, span),
+        audit: Audit::new(&case.cluster, &case.effects, case.begin, span),
         metrics: Metrics::new(&case.cluster, &case.effects, &case.memory, case.pages, case.begin, span),
     };
     let totals = simulate(&case.cluster, &case.effects, &steps, &mut all);

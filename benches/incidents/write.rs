@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::cluster::Cluster;
 use crate::metrics::Metrics;
 use crate::rng::hash;
-use crate::sim::{End, Outcome, Sink, simulate};
+use crate::sim::{End, Outcome, Sink, simulate, starts};
 use crate::truth::{Truth, prepare};
 use plimsoll::model::time::{Micros, SECOND};
 use serde_json::{Map, Value, json};
@@ -75,11 +75,18 @@ fn one(folder: &Path, case: &Case, truths: &[Truth]) -> std::io::Result<()> {
         let audit = folder.join("audit").join(name);
         std::fs::create_dir_all(&audit)?;
         let mut file = std::io::BufWriter::new(std::fs::File::create(audit.join("audit.log"))?);
+        let mut started = starts(&case.effects, case.span).filter(|own| usize::from(own.1) == instance).peekable();
         for (number, end) in log.ends.iter().enumerate().filter(|own| usize::from(own.1.instance) == instance) {
+            while let Some((at, _)) = started.next_if(|own| own.0 <= end.at) {
+                writeln!(file, "{}", start(case, instance, at))?;
+            }
             for copy in 0..end.count {
                 let event = event(case, end, hash(case.begin as u64, number as u64, u64::from(copy), 9));
                 writeln!(file, "{event}")?;
             }
+        }
+        for (at, _) in started {
+            writeln!(file, "{}", start(case, instance, at))?;
         }
         file.flush()?;
     }
@@ -210,6 +217,31 @@ fn event(case: &Case, end: &End, luck: u64) -> Value {
         "requestReceivedTimestamp": time(received),
         "stageTimestamp": time(at),
         "annotations": notes,
+    })
+}
+
+/// What an apiserver asks of itself when it starts: a lease of its own.
+fn start(case: &Case, instance: usize, at: f64) -> Value {
+    let at = case.begin + (at * SECOND as f64) as Micros;
+    let luck = hash(case.begin as u64, instance as u64, at as u64, 10);
+    let at = time(at);
+    json!({
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Metadata",
+        "auditID": format!("{:08x}-0000-4000-8000-{:012x}", luck >> 32, luck & 0xffff_ffff),
+        "stage": "ResponseComplete",
+        "requestURI": "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+        "verb": "create",
+        "user": { "username": "system:apiserver", "groups": ["system:masters"] },
+        "sourceIPs": ["::1"],
+        "userAgent": "kube-apiserver/v1.36.0 (linux/amd64)",
+        "objectRef": { "resource": "leases", "namespace": "kube-system", "apiGroup": "coordination.k8s.io", "apiVersion": "v1",
+            "name": format!("apiserver-{instance}") },
+        "responseStatus": { "metadata": {}, "code": 201 },
+        "requestReceivedTimestamp": at,
+        "stageTimestamp": at,
+        "annotations": { "authorization.k8s.io/decision": "allow" },
     })
 }
 

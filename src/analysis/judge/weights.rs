@@ -171,7 +171,7 @@ pub const WEIGHTS: &[(&str, &str, f64)] = &[
     ("too-few-seats", "queued_flat", 1.500),
     ("too-few-seats", "queued_alone", 6.500),
     ("too-few-seats", "away", -3.000),
-    ("too-few-seats", "no_reads", -1.000),
+    ("too-few-seats", "no_reads", -5.000),
     ("writes-refused", "bias", -1.000),
     ("writes-refused", "refused", 4.000),
     ("writes-refused", "rules_changed", 3.000),
