@@ -6,6 +6,7 @@ mod captured;
 pub use captured::{CapturedFile, CapturedPart};
 
 use super::fresh::{Fresh, folder as private_folder, try_lock};
+use super::noted::{NotedFile, Why};
 use crate::model::bundle::Bundle;
 use crate::model::dataset::{
     ABOUT, AUDIT, COUNTS, DESCRIPTION, DatasetLog, Description, EVENTS, Partition, SCHEMA, SCHEMA_KEY, TableColumn,
@@ -170,7 +171,8 @@ pub struct DatasetPart {
 
 struct OpenFile {
     fresh: Fresh,
-    parquet: BatchedWriter<BufWriter<File>>,
+    parquet: BatchedWriter<BufWriter<NotedFile>>,
+    why: Why,
 }
 
 impl OpenFile {
@@ -180,17 +182,18 @@ impl OpenFile {
         let fresh = Fresh::create(&folder.join(name))?;
         let file = File::options().write(true).open(fresh.path())?;
         let about = vec![(SCHEMA_KEY.to_owned(), SCHEMA.to_owned())];
-        let parquet = ParquetWriter::new(BufWriter::new(file))
+        let why = Why::default();
+        let parquet = ParquetWriter::new(BufWriter::new(why.noting(file)))
             .with_compression(ParquetCompression::Zstd(None))
             .with_key_value_metadata(Some(KeyValueMetadata::from_static(about)))
             .batched(rows.schema())
-            .map_err(io::Error::other)?;
-        Ok(Self { fresh, parquet })
+            .map_err(|error| why.of(error))?;
+        Ok(Self { fresh, parquet, why })
     }
 
     /// Gives the file its name; gives its bytes.
     fn finish(self) -> io::Result<u64> {
-        self.parquet.finish().map_err(io::Error::other)?;
+        self.parquet.finish().map_err(|error| self.why.of(error))?;
         drop(self.parquet);
         let bytes = fs::metadata(self.fresh.path())?.len();
         self.fresh.finish()?;
@@ -238,7 +241,7 @@ impl DatasetPart {
                 place.insert(OpenFile::create(&self.folder.join(partition.folder()), &self.name, &frame)?)
             }
         };
-        open.parquet.write_batch(&frame).map_err(io::Error::other)
+        open.parquet.write_batch(&frame).map_err(|error| open.why.of(error))
     }
 
     /// All lines were taken: the files get their names.

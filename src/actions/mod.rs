@@ -17,6 +17,8 @@ pub mod dataset;
 pub mod fresh;
 #[cfg(feature = "serve")]
 pub mod hand_over;
+#[cfg(feature = "history")]
+mod noted;
 pub mod notify;
 pub mod reclaim;
 #[cfg(feature = "history")]

@@ -2,6 +2,7 @@
 //! makes the folder a roll-up. Nobody but the user may read them.
 
 use super::fresh::{Fresh, folder as private_folder, is_free};
+use super::noted::{NotedFile, Why};
 use crate::model::rollup::{
     Field, Kind, MANIFEST, Manifest, SEAMS, StoredTable, TABLES, TableSpec, coarse_tables, kind,
 };
@@ -93,10 +94,11 @@ fn table(target: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredT
     let file = File::options().write(true).open(fresh.path())?;
     let mut group = Group::new(spec);
     let schema = group.frame()?;
-    let mut parquet = ParquetWriter::new(BufWriter::new(file))
+    let why = Why::default();
+    let mut parquet = ParquetWriter::new(BufWriter::new(why.noting(file)))
         .with_compression(ParquetCompression::Zstd(None))
         .batched(schema.schema())
-        .map_err(io::Error::other)?;
+        .map_err(|error| why.of(error))?;
     let (mut rows, mut groups) = (0, Vec::new());
     let mut result = Ok(());
     give(spec, &mut |row| {
@@ -104,16 +106,16 @@ fn table(target: &Path, spec: &TableSpec, give: &Give<'_>) -> io::Result<StoredT
         group.add(&row);
         if group.rows == GROUP && result.is_ok() {
             groups.extend(group.range());
-            result = group.write(&mut parquet);
+            result = group.write(&mut parquet, &why);
         }
     });
     result?;
     // A file without any row has its columns all the same.
     if group.rows > 0 || rows == 0 {
         groups.extend(group.range());
-        group.write(&mut parquet)?;
+        group.write(&mut parquet, &why)?;
     }
-    parquet.finish().map_err(io::Error::other)?;
+    parquet.finish().map_err(|error| why.of(error))?;
     drop(parquet);
     let (bytes, sum) = checksum(File::open(fresh.path())?)?;
     fresh.finish()?;
@@ -179,7 +181,7 @@ impl<'s> Group<'s> {
         DataFrame::new_infer_height(columns).map_err(io::Error::other)
     }
 
-    fn write(&mut self, parquet: &mut BatchedWriter<BufWriter<File>>) -> io::Result<()> {
-        parquet.write_batch(&self.frame()?).map_err(io::Error::other)
+    fn write(&mut self, parquet: &mut BatchedWriter<BufWriter<NotedFile>>, why: &Why) -> io::Result<()> {
+        parquet.write_batch(&self.frame()?).map_err(|error| why.of(error))
     }
 }

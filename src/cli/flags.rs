@@ -276,6 +276,18 @@ pub fn duration_parser(
     move |text| parse_length(text, least, examples).map(|micros| Duration::from_micros(micros.unsigned_abs()))
 }
 
+/// A folder that is written to. A URL is none: a folder of its name would be made here, and nothing where it points.
+pub fn parse_folder(text: &str) -> Result<PathBuf, String> {
+    match text.split_once("://") {
+        Some((scheme, _))
+            if !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') =>
+        {
+            Err("it is a URL, and a local folder is written to; write to one, and copy or mount it".to_owned())
+        }
+        _ => Ok(PathBuf::from(text)),
+    }
+}
+
 /// Reads a share of up to ten times, as a change, a headroom: `5%`, `0.05`.
 pub fn parse_tenfold_share(text: &str) -> Result<f64, String> {
     parse_share(text)

@@ -17,7 +17,7 @@ pub use context::Context;
 pub use error::Error;
 pub use flags::{
     FailOn, KubeFlags, MomentFlags, PrometheusFlags, StepFlags, TimeFlags, ViewFlags, duration_parser, length_parser,
-    parse_every, parse_length, parse_tenfold_share, parse_time,
+    parse_every, parse_folder, parse_length, parse_tenfold_share, parse_time,
 };
 pub use io::Io;
 pub use memory::{give_back, keep_little};

@@ -194,8 +194,10 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[Bounds; 2], Error> {
     let ends = |source: &String| -> Option<Span> {
         let found = find::find(std::slice::from_ref(source), Wanted::Both, now);
         let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).max();
-        let end = settle::rough_ends(&found.streams).map(|(_, last)| last).max(pages);
-        find::begin(&found).map(|begin| (begin, end.unwrap_or(begin)))
+        let stored = found.rolled_from.zip(found.rolled_to);
+        let end = settle::rough_ends(&found.streams).or(stored).map(|(_, last)| last).max(pages);
+        let begin = find::begin(&found).into_iter().chain(stored.map(|(first, _)| first)).min();
+        begin.map(|begin| (begin, end.unwrap_or(begin)))
     };
     // Times of day are of the day on which the source begins.
     let bounds = |texts: [&str; 2], source: &String| -> Result<Bounds, String> {
@@ -345,7 +347,8 @@ impl Comparing {
         }
         let answers = rollup::read_all(asked, context)?;
         for (side, ((rollup, outcome), names)) in answers.into_iter().zip(all_names).enumerate() {
-            let (since, until) = self.windows[side];
+            // Of roll-ups whole tiles were counted.
+            let (since, until) = outcome.widened.map_or(self.windows[side], |(from, to)| (Some(from), Some(to)));
             let logged = outcome.total();
             let spans: Vec<Covered> = outcome
                 .coverage

@@ -15,7 +15,7 @@ use std::path::PathBuf;
   kubectl apply -f dashboards/kube-prometheus/prometheusrule.yaml")]
 pub struct Args {
     /// The folder to write to; files of the same names are replaced, others stay.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::parse_folder)]
     to: PathBuf,
 }
 

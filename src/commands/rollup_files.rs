@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// The folder for the roll-up; it must be empty or absent.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::parse_folder)]
     to: PathBuf,
 }
 

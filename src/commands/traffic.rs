@@ -134,7 +134,11 @@ pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) ->
     };
     if question.series {
         query.interval = Some(question.interval.unwrap_or_else(|| {
-            let length = settle::length(&found.streams).map_or(MINUTE, interval_for);
+            let stored = || found.rolled_from.zip(found.rolled_to).map(|(first, last)| last - first);
+            let length = settle::length(&found.streams)
+                .or_else(stored)
+                .filter(|length| *length > 0)
+                .map_or(MINUTE, interval_for);
             in_tiles(&found, length)
         }));
     }

@@ -135,7 +135,7 @@ pub(crate) fn read(
     }
     let spans: Vec<_> = outcome.coverage.iter().map(|coverage| coverage.first.zip(coverage.last)).collect();
     let against_metrics = metrics.and_then(|(windows, facts)| Comparison::new(&windows, &reported.1, facts, &spans));
-    let Outcome { inputs, losses, coverage } = outcome;
+    let Outcome { inputs, losses, coverage, .. } = outcome;
     let reading = Reading { inputs, losses, coverage, streams, server: None, against_metrics, flow: None };
     let breakdown = Arc::try_unwrap(reported).map_or_else(|shared| shared.0.clone(), |(breakdown, _)| breakdown);
     Ok((breakdown, reading))

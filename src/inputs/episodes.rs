@@ -5,7 +5,7 @@ use crate::analysis::incident::answers::Answers;
 use crate::cli::{Context, Error};
 use crate::model::bundle::Bundle;
 use crate::model::episode::Episode;
-use crate::model::time::{Bounds, Span};
+use crate::model::time::{Bounds, Span, together};
 use crate::sources::find;
 use crate::sources::found::Remembering;
 use crate::sources::wanted::Wanted;
@@ -17,6 +17,8 @@ pub(crate) struct JudgedEpisodes {
     pub(crate) episodes: Vec<Episode>,
     /// The clusters that they are of.
     pub(crate) clusters: Vec<String>,
+    /// The time that was judged.
+    pub(crate) window: Option<Span>,
     /// Whether there was enough to judge: of nothing it can't be said that nothing happened.
     pub(crate) is_judged: bool,
     /// What must be known of those that are of several clusters.
@@ -30,7 +32,9 @@ pub(crate) fn episodes(sources: &[String], within: Bounds, context: &mut Context
     let _remembering = Remembering::begin();
     let mut all = JudgedEpisodes { is_judged: true, ..JudgedEpisodes::default() };
     for own in apart(&find::bundles_of(sources), context) {
-        let JudgedEpisodes { episodes, clusters, is_judged, notes, losses } = episodes_of_one(&own, within, context)?;
+        let JudgedEpisodes { episodes, clusters, window, is_judged, notes, losses } =
+            episodes_of_one(&own, within, context)?;
+        all.window = together(all.window, window);
         all.episodes.extend(episodes);
         all.clusters.extend(clusters);
         all.is_judged &= is_judged;
@@ -76,7 +80,9 @@ fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>
     let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
     let heaviest = load.heaviest.map(|place| episodes.remove(place));
     episodes.sort_by_key(|own| own.grade);
+    let logs = load.rollups.iter().filter_map(|rollup| rollup.span);
     Ok(JudgedEpisodes {
+        window: logs.fold(load.span, |all, own| together(all, Some(own))),
         episodes: heaviest.into_iter().chain(episodes).collect(),
         is_judged: !load.is_short,
         notes: load.several_clusters().into_iter().collect(),

@@ -4,6 +4,7 @@
 use crate::analysis::dims::Dim;
 use crate::analysis::guard::Group;
 use crate::analysis::incident::answers::Answers;
+use crate::analysis::incident::calm::Outcomes;
 use crate::analysis::incident::causes::{Words, name};
 use crate::analysis::incident::episodes::episode;
 use crate::analysis::incident::pulse::LoadSeries;
@@ -97,6 +98,8 @@ pub(crate) struct Load {
     pub(crate) intervals: (usize, Micros),
     /// Bursts that recur, which are no episodes.
     pub(crate) recurring: usize,
+    /// How requests ended.
+    pub(crate) outcomes: Outcomes,
     /// The times that the logs of all apiservers have in common, where only these were judged.
     pub(crate) common: Vec<Span>,
     /// When sources are of, in order, those that overlap as one; empty where fewer than two bundles state their times.
@@ -427,6 +430,7 @@ impl Load {
         };
         self.blind = self.blind.or(blind);
         self.recurring += judged.recurring;
+        judged.series.iter().take(1).for_each(|series| self.outcomes.add(series));
         self.common.extend(judged.common);
         let intervals = judged.series.iter().map(|own| (own.tiles.len(), own.grid.tile));
         self.is_short |= intervals.clone().map(|own| own.0).max().is_some_and(|most| most < MIN_INTERVALS);
@@ -490,13 +494,7 @@ impl Load {
                     "these sources are of several clusters ({clusters}), and one hides what another shows"
                 ))
             }
-            None => {
-                let but = match self.recurring {
-                    0 => String::new(),
-                    bursts => format!(", but for {bursts} bursts that recur; --from and --to look at one"),
-                };
-                Verdict::Quiet(format!("latency, 429s and 5xx stayed near their baseline{but}"))
-            }
+            None => Verdict::Quiet(self.outcomes.of_calm(self.recurring)),
         }
     }
 

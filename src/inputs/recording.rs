@@ -8,6 +8,7 @@ use crate::actions::rollup::CoarseCopy;
 use crate::actions::store::{Age, KeepRollups, RollupsWriter};
 use crate::analysis::rollup::Rollup;
 use crate::cli::{Context, Error};
+use crate::model::input::LossKind;
 use crate::model::rollup::{Manifest, StoredFile};
 use crate::model::series::DAY;
 use crate::model::stray::KeptDays;
@@ -23,6 +24,7 @@ use crate::sources::piece::{End, Piece, identity, piece};
 use crate::sources::rolled::Rolled;
 use crate::sources::store::{Parts, Store, StoreError};
 use crate::sources::wanted::Wanted;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// So far ahead of this machine's clock an apiserver's may be; what it dates later is set aside.
@@ -36,6 +38,9 @@ pub(crate) struct Recording {
     read: Option<Instant>,
     /// What the apiserver is called whose log lies in no folder of its name.
     instance: String,
+    /// Packed logs that are damaged, or still being written, with their bytes on disk then: until these change, there
+    /// is no more of them, and their loss was reported.
+    damaged: BTreeMap<String, u64>,
 }
 
 /// What logs gained in a round, which is in the store.
@@ -74,7 +79,7 @@ struct Begun {
 impl Recording {
     /// Rounds that are at least so far apart.
     pub(crate) fn new(shortest: Duration) -> Self {
-        Self { shortest, read: None, instance: String::new() }
+        Self { shortest, read: None, instance: String::new(), damaged: BTreeMap::new() }
     }
 
     /// The same, which calls an apiserver so whose log lies in no folder of its name.
@@ -126,7 +131,7 @@ impl Recording {
             for file in std::mem::take(&mut stream.files) {
                 let Some(log) = identity(&file).map_err(|error| Error::Input(error.to_string()))? else { continue };
                 let packed = (file.packing != Packing::None).then_some(file.size);
-                if packed.is_some_and(|bytes| writer.is_whole(&log, bytes)) {
+                if packed.is_some_and(|bytes| writer.is_whole(&log, bytes) || self.damaged.get(&log) == Some(&bytes)) {
                     continue;
                 }
                 // Of copies of one log that lie side by side, packed and not, the first is read.
@@ -162,15 +167,24 @@ impl Recording {
             }
             context.lost(loss)?;
         }
-        let files: Vec<StoredFile> =
-            begun.iter().map(|own| StoredFile { log: own.log.clone(), from: own.from, to: own.end.at() }).collect();
+        // What could not be unpacked yet is read when it can be: the part that is added lacks nothing of what it is of.
+        for own in begun.iter().filter(|own| own.end.is_damaged()) {
+            outcome.losses.retain(|loss| loss.kind != LossKind::Damaged || loss.path != own.path);
+            outcome.inputs.iter_mut().filter(|input| input.path == own.path).for_each(|input| {
+                input.skipped = input.skipped.saturating_sub(1);
+            });
+        }
+        let file = |own: &Begun| StoredFile { log: own.log.clone(), from: own.from, to: own.end.at().max(own.from) };
+        let files: Vec<StoredFile> = begun.iter().map(file).collect();
         let recorded = Some(clock::now());
         let of_part = manifest(&rollup, &names, &outcome);
         let manifest = Manifest { bundle: found.bundle, recorded, files: files.clone(), ..of_part };
         add(&writer, &manifest, &rollup)?;
         for own in begun {
-            if let Some(bytes) = own.packed {
-                writer.was_whole(own.log, bytes).map_err(failed)?;
+            match own.packed {
+                Some(bytes) if own.end.is_damaged() => _ = self.damaged.insert(own.log, bytes),
+                Some(bytes) => writer.was_whole(own.log, bytes).map_err(failed)?,
+                None => {}
             }
         }
         Ok(Some(Gained { rollup: Some(rollup), outcome, files }))

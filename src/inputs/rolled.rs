@@ -95,6 +95,7 @@ fn load(streams: Vec<LogStream>, wanted: Wanted, context: &mut Context<'_>) -> R
         let own = if is_rolled { coverage.remove(&(cluster, instance)) } else { of_raw.next() };
         outcome.coverage.push(own.unwrap_or_default());
     }
+    outcome.widened = widened;
     if let Some((from, to)) = widened {
         let message = format!(
             "roll-ups are cut at whole tiles: using {} to {} instead of the requested window",

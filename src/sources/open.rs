@@ -182,6 +182,8 @@ pub struct Source {
     pub size: u64,
     /// How it is packed.
     pub packing: Packing,
+    /// Whether it is what something packed holds, of which nobody goes on writing the last line.
+    pub(super) is_unpacked: bool,
     /// What it holds.
     pub content: Content,
     /// The first event's time, if one was seen in the head.
@@ -195,6 +197,17 @@ pub struct Source {
     /// What was read to recognise an input that can be read only once.
     head: Vec<u8>,
     rest: Option<Box<dyn ReadSend>>,
+}
+
+/// What could not be read.
+#[cfg(feature = "history")]
+struct Broken(io::Error);
+
+#[cfg(feature = "history")]
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::new(self.0.kind(), self.0.to_string()))
+    }
 }
 
 pub(super) trait ReadSend: Read + Send + Sync {}
@@ -352,6 +365,7 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         place: place.clone(),
         size,
         packing,
+        is_unpacked: packing != Packing::None,
         content,
         first,
         ids,
@@ -418,6 +432,7 @@ impl Source {
             place,
             size: 0,
             packing,
+            is_unpacked: packing != Packing::None,
             content,
             first: None,
             ids: Vec::new(),
@@ -430,13 +445,18 @@ impl Source {
 
     /// What `reader` gives of it, unpacked, to be read once.
     #[cfg(feature = "history")]
-    pub(super) fn piece(&self, mut reader: Box<dyn ReadSend>) -> io::Result<Self> {
+    pub(super) fn piece(&self, mut reader: Box<dyn ReadSend>) -> Self {
         let mut head = Vec::new();
-        reader.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+        // Whoever reads it gets what came before it broke, and then what broke it.
+        let rest = match reader.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+            Ok(_) => reader,
+            Err(error) => Box::new(Broken(error)),
+        };
         let place = if let Place::File(path) = &self.place { Place::Once(path.clone()) } else { self.place.clone() };
         let Self { path, ids, .. } = self;
         let (path, ids) = (path.clone(), ids.clone());
-        Ok(Self { path, place, ids, packing: Packing::None, part: None, head, rest: Some(reader), ..*self })
+        let is_unpacked = self.packing != Packing::None;
+        Self { path, place, ids, packing: Packing::None, is_unpacked, part: None, head, rest: Some(rest), ..*self }
     }
 
     /// Whether something of what can be read once is left.

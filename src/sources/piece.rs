@@ -7,7 +7,7 @@ use super::packing::{HEAD, Packing, unpack};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::xxh3_128;
@@ -30,7 +30,15 @@ pub enum End {
     /// At this byte.
     Fixed(u64),
     /// Behind what was read so far: of a packed log nobody knows before.
-    Counted(Arc<AtomicU64>),
+    Counted(Arc<Progress>),
+}
+
+/// How far something was read.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// The byte behind the last line that was whole; behind the last byte where it was read to its end.
+    at: AtomicU64,
+    is_damaged: AtomicBool,
 }
 
 impl End {
@@ -38,8 +46,14 @@ impl End {
     pub fn at(&self) -> u64 {
         match self {
             Self::Fixed(at) => *at,
-            Self::Counted(count) => count.load(Ordering::Relaxed),
+            Self::Counted(progress) => progress.at.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether reading broke off there, as it does in the copy of a packed log that is still being written: what lies
+    /// behind is not known, and may be there the next time.
+    pub fn is_damaged(&self) -> bool {
+        matches!(self, Self::Counted(progress) if progress.is_damaged.load(Ordering::Relaxed))
     }
 }
 
@@ -76,15 +90,16 @@ pub fn piece(source: &Source, from: u64) -> io::Result<Option<Piece>> {
             return Ok(None);
         }
         file.seek(SeekFrom::Start(from))?;
-        let count = Arc::new(AtomicU64::new(end));
-        let source = source.piece(Box::new(Lines { file, read: from, lines: from, end, count: count.clone() }))?;
-        return Ok(Some(Piece { source, end: End::Counted(count) }));
+        let progress = Arc::new(Progress { at: AtomicU64::new(end), ..Progress::default() });
+        let lines = Lines { file, read: from, lines: from, end, progress: progress.clone() };
+        return Ok(Some(Piece { source: source.piece(Box::new(lines)), end: End::Counted(progress) }));
     }
-    let count = Arc::new(AtomicU64::new(0));
-    let mut reader = Counted { reader: Mutex::new(unpack(source.packing, file)?), count: count.clone() };
+    let progress = Arc::new(Progress::default());
+    let reader = Mutex::new(unpack(source.packing, file)?);
+    let mut reader = Counted { reader, read: 0, progress: progress.clone() };
     io::copy(&mut reader.by_ref().take(from), &mut io::sink())?;
-    let source = source.piece(Box::new(reader))?;
-    Ok(source.has_more().then_some(Piece { source, end: End::Counted(count) }))
+    let piece = Piece { source: source.piece(Box::new(reader)), end: End::Counted(progress) };
+    Ok((piece.source.has_more() || piece.end.is_damaged()).then_some(piece))
 }
 
 /// All that stood in a file that can be read at any place from `from` on when it was found, an unfinished last line
@@ -93,7 +108,7 @@ pub fn rest(source: &Source, from: u64) -> io::Result<Option<Source>> {
     let Place::File(path) = &source.place else { return Ok(None) };
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
-    source.piece(Box::new(file.take(source.size.saturating_sub(from)))).map(Some)
+    Ok(Some(source.piece(Box::new(file.take(source.size.saturating_sub(from))))))
 }
 
 /// Where the last whole line ends; the end of the file if nobody writes to it.
@@ -132,7 +147,7 @@ struct Lines {
     lines: u64,
     end: u64,
     /// Where what was read ends.
-    count: Arc<AtomicU64>,
+    progress: Arc<Progress>,
 }
 
 impl Read for Lines {
@@ -143,7 +158,7 @@ impl Read for Lines {
         }
         let count = self.file.read(&mut into[..most])?;
         if count == 0 {
-            self.count.store(self.lines, Ordering::Relaxed);
+            self.progress.at.store(self.lines, Ordering::Relaxed);
             let lacking = self.end - self.read;
             self.end = self.read;
             let what = format!("became shorter while it was read, by {lacking} bytes; read its copy, too");
@@ -157,18 +172,30 @@ impl Read for Lines {
     }
 }
 
-/// Counts the bytes that it gives.
+/// Notes how far it was read.
 struct Counted {
     /// Never shared, as its type says to others.
     reader: Mutex<Box<dyn Read + Send>>,
-    count: Arc<AtomicU64>,
+    /// The bytes that it gave.
+    read: u64,
+    progress: Arc<Progress>,
 }
 
 impl Read for Counted {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner).read(into)?;
-        self.count.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
+        let result = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner).read(into);
+        match &result {
+            Ok(0) if !into.is_empty() => self.progress.at.store(self.read, Ordering::Relaxed),
+            Ok(count) => {
+                if let Some(newline) = memchr::memrchr(b'\n', &into[..*count]) {
+                    self.progress.at.store(self.read + newline as u64 + 1, Ordering::Relaxed);
+                }
+                self.read += *count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.progress.is_damaged.store(true, Ordering::Relaxed),
+        }
+        result
     }
 }
 

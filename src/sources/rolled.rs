@@ -8,10 +8,11 @@ use crate::model::rollup::{
     kind,
 };
 use crate::model::stray::KeptDays;
-use crate::model::time::{self, Micros, SECOND};
+use crate::model::time::{self, MINUTE, Micros, SECOND, Span};
 use crate::sources::archive_names::shown;
 use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::{Place, Source, SourceError};
+use crate::sources::store::marker::other_version;
 use polars::io::SerReader;
 use polars::prelude::{Column, DataFrame, DataType, ParquetReader, StringChunked};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,9 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Parts of a log that was cut overlap by what was late; longer ones hold the same requests, in µs.
+const OVERLAP: Micros = MINUTE;
 
 /// How a table is read.
 #[derive(Debug, Clone)]
@@ -53,6 +57,7 @@ pub struct Rolled {
 /// there, it is read; of a store's parts those that others have taken the place of are not.
 pub(super) fn add(found: &mut Discovery, sources: &[Source]) {
     let mut all = Vec::new();
+    report_other_versions(found, sources);
     for source in sources {
         let Place::File(manifest) = &source.place else { continue };
         match open(manifest) {
@@ -63,11 +68,28 @@ pub(super) fn add(found: &mut Discovery, sources: &[Source]) {
     let replaced = replaced(all.iter().map(|(_, rolled)| rolled));
     all.retain(|(_, rolled)| !is_one_of(&rolled.folder, &replaced));
     without_copies(found, &mut all);
+    report_overlaps(found, &all);
     if all.is_empty() {
         return;
     }
     let logs: Vec<Logged> = found.streams.iter().map(Logged::of).collect();
     all.into_iter().for_each(|(source, rolled)| add_one(found, source, rolled, &logs));
+}
+
+/// Reports stores that another version of plimsoll made: their roll-ups have a version of their own, but more may lie
+/// there than is known here.
+fn report_other_versions(found: &mut Discovery, sources: &[Source]) {
+    let store = |source: &Source| match &source.place {
+        Place::File(manifest) => manifest.ancestors().nth(3).map(Path::to_owned),
+        _ => None,
+    };
+    for store in sources.iter().filter_map(store).collect::<BTreeSet<PathBuf>>() {
+        if let Some(marker) = other_version(&store) {
+            let what = format!("the store was made by another version of plimsoll ({marker})");
+            let problem = Problem::new(ProblemKind::Version, what).hint("use that one").at(shown(&store));
+            found.errors.push(SourceError::Stored(problem));
+        }
+    }
 }
 
 /// Of roll-ups with the same tables, as a backup beside what it is of, one is read; the others are reported.
@@ -84,6 +106,30 @@ fn without_copies(found: &mut Discovery, all: &mut Vec<(&Source, Rolled)>) {
         }
     }
     *all = kept;
+}
+
+/// Reports roll-ups that hold the same apiserver's requests of one time, which would count twice. What a store holds
+/// has each line once.
+fn report_overlaps(found: &mut Discovery, all: &[(&Source, Rolled)]) {
+    let streams = |own: &Rolled| -> Vec<(String, String, Span)> {
+        let of = |own: &StoredStream| Some((own.cluster.clone(), own.instance.clone(), own.first.zip(own.last)?));
+        own.manifest.streams.iter().filter_map(of).filter(|own| !own.1.is_empty()).collect()
+    };
+    let all: Vec<(&Rolled, Vec<(String, String, Span)>)> =
+        all.iter().filter(|own| own.1.manifest.files.is_empty()).map(|(_, own)| (own, streams(own))).collect();
+    for (place, (own, streams)) in all.iter().enumerate() {
+        let of = |other: &&(&Rolled, Vec<(String, String, Span)>)| {
+            let pairs = streams.iter().flat_map(|one| other.1.iter().map(move |two| (one, two)));
+            pairs
+                .filter(|(one, two)| one.0 == two.0 && one.1 == two.1)
+                .any(|(one, two)| one.2.1.min(two.2.1) - one.2.0.max(two.2.0) >= OVERLAP)
+        };
+        if let Some((other, _)) = all[..place].iter().find(of) {
+            let what = format!("holds a time of the same apiserver that {} holds, too", shown(&other.folder));
+            let hint = "its requests count twice: roll up the logs of both together, or name only one";
+            found.errors.push(SourceError::Stored(Problem::unanswered(what).hint(hint).at(shown(&own.folder))));
+        }
+    }
 }
 
 /// A log that is there itself: from when until when, as far as that can be looked at.

@@ -466,6 +466,9 @@ fn routes_send_quotas_to_their_owners() {
     for (labels, receiver) in [
         (&["alertname=EtcdNoLeader", "severity=critical"][..], "platform-pager"),
         (&["alertname=QuotaNearlyFull", "severity=warning", "namespace=shop", "team=web"], "team-web"),
+        (&["alertname=PlimsollQuota", "severity=critical", "namespace=shop", "owner=web"], "team-web"),
+        (&["alertname=PlimsollQuota", "severity=warning", "namespace=shop", "owner=data"], "team-data"),
+        (&["alertname=PlimsollQuota", "severity=critical", "namespace=shop", "owner=nobody"], "platform-tickets"),
         (&["alertname=QuotaNearlyFull", "severity=warning", "namespace=batch-night"], "team-batch"),
         (&["alertname=QuotaNearlyFull", "severity=warning", "namespace=other"], "platform-tickets"),
         (&["alertname=EtcdDatabaseGrowth", "severity=warning", "team=web"], "platform-tickets"),

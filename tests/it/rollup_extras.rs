@@ -1,7 +1,7 @@
 //! Roll-ups answer `guard events`, `controllers` and what quotas refused as their logs do.
 
 use crate::rollup_files::{SAMPLES, answer_of, log_and_roll_up, logs_of, rolled};
-use crate::support::{folder, plimsoll, sample, write};
+use crate::support::{folder, plimsoll, sample, sample_bytes, write};
 use plimsoll::model::rollup::LATER;
 use serde_json::{Value, json};
 use std::fs;
@@ -108,7 +108,8 @@ fn one_of_an_older_plimsoll_is_read_and_refused_where_it_lacks_tables() {
     let (home, _, roll) = log_and_roll_up("quiet");
     let whole = answer_of(&["clients", "SOURCE"], &roll);
     let joined_before = home.path().join("joined-before").to_str().unwrap().to_owned();
-    rolled(&[&roll], &joined_before);
+    // Of another cluster, so that nothing counts twice.
+    rolled(&[&sample("drain")], &joined_before);
     for table in LATER {
         fs::remove_file(Path::new(&roll).join(format!("{table}.parquet"))).unwrap();
     }
@@ -179,4 +180,65 @@ fn what_quotas_refused_is_known_beside_a_roll_up() {
     let proposed = of(&roll, &["quota", "propose"]);
     let row = proposed["proposals"].as_array().or(proposed["rows"].as_array()).unwrap()[0].clone();
     assert_eq!(row["refused"].as_u64().unwrap(), refused.len() as u64, "{row}");
+}
+
+/// Rates of a window are those of the whole tiles that were counted, and what nobody knows is no number.
+#[test]
+fn a_window_between_tiles_has_the_rates_of_what_was_counted() {
+    let (_home, log, roll) = log_and_roll_up("overload-restart");
+    let compare = |source: &str, after: &str| {
+        plimsoll(&["compare", source, "--before", "..2026-11-20T09:38:15Z", "--after", after, "-o", "json"]).json(0)
+    };
+    let rps = |report: &Value| {
+        let rows = report["rows"].as_array().unwrap();
+        let all = rows.iter().find(|row| row["metric"] == "rps" && row["area"] == "total").cloned();
+        all.unwrap_or_else(|| panic!("{rows:?}"))["after"].as_f64().unwrap()
+    };
+    // Six seconds within one tile of ten.
+    let of_tile = rps(&compare(&log, "2026-11-20T09:38:20Z..2026-11-20T09:38:30Z"));
+    let of_roll = rps(&compare(&roll, "2026-11-20T09:38:20Z..2026-11-20T09:38:26Z"));
+    assert!((of_roll / of_tile - 1.0).abs() < 0.02, "{of_roll} {of_tile}");
+    // Times of day are those of the day on which the roll-up begins.
+    let of_day = plimsoll(&["compare", &roll, "--at", "09:38", "-o", "json"]).json(0);
+    let of_time = plimsoll(&["compare", &roll, "--at", "2026-11-20T09:38:00Z", "-o", "json"]).json(0);
+    assert_eq!(of_day["rows"], of_time["rows"]);
+    let peaks = |source: &str| -> Vec<Value> {
+        let report = plimsoll(&["traffic", source, "--by", "agent", "--where", "verb=get", "-o", "json"]).json(0);
+        report["rows"].as_array().unwrap().iter().map(|row| row["peak_rps"].clone()).collect()
+    };
+    assert!(peaks(&log).iter().all(|peak| peak.as_f64().is_some_and(|peak| peak > 0.0)));
+    assert!(peaks(&roll).iter().all(Value::is_null), "{:?}", peaks(&roll));
+    let open = |source: &str| {
+        plimsoll(&["clients", source, "--where", "user=system:kube-scheduler", "-o", "json"]).json(0)["coverage"]
+            ["open_requests"]
+            .clone()
+    };
+    assert_eq!(open(&roll), open(&log));
+    let episodes = |source: &str| plimsoll(&["guard", "episodes", source, "-o", "json"]).json(0)["window"].clone();
+    for source in [&log, &roll] {
+        let window = episodes(source);
+        assert!(window["seconds"].as_f64().unwrap() > 100.0, "{window}");
+    }
+}
+
+/// The same requests in two roll-ups count twice, which is reported.
+#[test]
+fn roll_ups_of_one_apiserver_that_overlap_are_reported() {
+    let home = folder();
+    let text = sample_bytes("list-storm/audit/apiserver-0/audit.log.zst");
+    let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    let roll = |name: &str, lines: &[&[u8]]| {
+        write(home.path(), &format!("{name}/audit/apiserver-0/audit.log"), lines.concat());
+        let to = home.path().join(format!("{name}.roll")).to_str().unwrap().to_owned();
+        rolled(&[home.path().join(name).to_str().unwrap()], &to);
+        to
+    };
+    let (most, half) = (lines.len() * 3 / 4, lines.len() / 2);
+    let [first, second, rest] =
+        [("first", &lines[..most]), ("second", &lines[half..]), ("rest", &lines[most..])].map(|own| roll(own.0, own.1));
+    let ran = plimsoll(&["traffic", &first, &second]);
+    ran.exits(3);
+    assert!(ran.stderr.contains("count twice"), "{}", ran.stderr);
+    // Parts of what was cut are whole together.
+    plimsoll(&["traffic", &first, &rest]).exits(0);
 }

@@ -180,3 +180,78 @@ fn samples_and_captures_of_another_decade_are_set_aside() {
     assert!(ran.stderr.contains("1970-01-01T00-00-35Z: dated 1970-01-01T00:00:35Z"), "{}", ran.stderr);
     assert_eq!((&report["rows"][0]["peak"], report["rows"].as_array().unwrap().len()), (&json!("5"), 1));
 }
+
+/// A packed log that is read while it is still being copied: what is there is taken, what is not is reported, and read
+/// when it is there.
+#[test]
+fn a_packed_log_that_is_being_copied_loses_nothing() {
+    let home = folder();
+    let log = sample_bytes("quiet/audit/apiserver-0/audit.log.zst");
+    let gz = {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packer, &log).unwrap();
+        packer.finish().unwrap()
+    };
+    let truth = write(home.path(), "truth/audit.log", &log);
+    let truth = plimsoll(&["traffic", &truth, "-o", "json"]).json(0)["totals"]["requests"].clone();
+    for (name, packed) in [("audit.log.gz", gz), ("audit.log.zst", zstd::encode_all(log.as_slice(), 3).unwrap())] {
+        let of = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        let (dataset, store) = (of(&format!("{name}-dataset")), of(&format!("{name}-store")));
+        let source = of(&format!("{name}-logs/{name}"));
+        let build = || plimsoll(&["dataset", "build", &source, "--to", &dataset]);
+        let record = || plimsoll(&["record", &source, "--store", &store, "--once", "--keep-rollups", "10s=20000d"]);
+        for part in [packed.len() / 2, packed.len() * 3 / 4] {
+            write(home.path(), &format!("{name}-logs/{name}"), &packed[..part]);
+            // Again, too, as long as it is not whole.
+            for _ in 0..2 {
+                for ran in [build(), record()] {
+                    ran.exits(3);
+                    assert!(ran.stderr.contains(name), "{}", ran.stderr);
+                }
+            }
+        }
+        write(home.path(), &format!("{name}-logs/{name}"), &packed);
+        for _ in 0..2 {
+            build().exits(0);
+            record().exits(0);
+        }
+        for source in [&dataset, &store] {
+            let counted = plimsoll(&["traffic", source, "-o", "json"]).json(0);
+            assert_eq!(counted["totals"]["requests"], truth, "{source}");
+        }
+    }
+}
+
+/// A folder is local: one that is called as a URL would be made here, and nothing be there where it points.
+#[test]
+fn nothing_is_written_into_a_folder_that_is_called_as_a_url() {
+    let home = folder();
+    let source = sample("quiet");
+    for words in [
+        &["dataset", "build", &source, "--to", "s3://bucket/events"][..],
+        &["rollup", &source, "--to", "gs://bucket/rolled"],
+        &["record", &source, "--once", "--store", "https://example.com/store"],
+    ] {
+        let mut command = hermetic(Command::new(env!("CARGO_BIN_EXE_plimsoll")), home.path());
+        let output = command.args(words).current_dir(home.path()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains("it is a URL"), "{words:?}: {stderr}");
+    }
+    let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains(':')), "{left:?}");
+}
+
+/// A store of a later plimsoll is refused by whoever reads it, not only by who adds to it.
+#[test]
+fn a_store_of_another_version_is_refused_by_who_reads_it() {
+    let home = folder();
+    let store = home.path().join("store").to_str().unwrap().to_owned();
+    plimsoll(&["record", &sample("quiet"), "--store", &store, "--once", "--keep-rollups", "10s=20000d"]).exits(0);
+    plimsoll(&["traffic", &store]).exits(0);
+    write(home.path(), "store/plimsoll-store.json", "{\"plimsoll_store\":9}\n");
+    for words in [&["traffic"][..], &["report"], &["clients"], &["forecast"]] {
+        let ran = plimsoll(&[words, &[&store]].concat());
+        assert!([2, 3].contains(&ran.code.unwrap()), "{words:?}: {:?}", ran.code);
+        assert!(ran.stderr.contains("another version of plimsoll"), "{words:?}: {}", ran.stderr);
+    }
+}

@@ -80,7 +80,8 @@ impl RollupsWriter {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{}-{}-{since:x}", manifest.first.unwrap_or_default() / SECOND, std::process::id());
         let folder = self.folder.join(name);
-        rollup::write(&folder, manifest, give, copies).map_err(StoreError::io(&folder))?;
+        // Named by its store: the part has another name each time that it is tried.
+        rollup::write(&folder, manifest, give, copies).map_err(StoreError::io(&self.folder))?;
         let _ = super::sync(&self.folder);
         Ok(())
     }

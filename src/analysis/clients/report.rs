@@ -129,6 +129,9 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
         notes.push(format!("{} more clients not shown; --top 0 shows all.", grouped((rows.len() - top) as u64)));
         rows.truncate(top);
     }
+    if let Some(top) = read.top.filter(|top| findings.len() > *top) {
+        notes.push(format!("{} more findings not shown; --top 0 shows all.", grouped((findings.len() - top) as u64)));
+    }
     people.rows = rows;
     if !clients.is_cost_known
         && let Some(at) = people.column("est_list_bytes_per_s")
@@ -166,6 +169,7 @@ pub fn report(clients: &Clients<'_>, found: &[ClientFinding<'_>], read: Read) ->
         ],
         table,
         people: Some(vec![people]),
+        findings_shown: read.top,
         lead: vec![lead],
         notes,
         findings,

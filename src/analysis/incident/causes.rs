@@ -49,6 +49,10 @@ pub fn request(line: &Line) -> String {
     format!("{verb} {what}{slash}{subresource}")
 }
 
+/// A client that sends fewer requests than so many times its baseline did not add load by their number.
+const MORE_TIMES: f64 = 1.1;
+/// From this part on what a client added is mostly what others did about it.
+const MOSTLY: f64 = 0.5;
 /// From here on load is as before, by how flat it is.
 const AS_BEFORE: f64 = 0.75;
 
@@ -160,14 +164,25 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
     match candidate.kind {
         "client-surge" | "write-burst" => {
             let Some(suspect) = suspect(words, candidate) else { return "a client sent more requests".to_owned() };
+            let (who, reactions) = (name(&suspect.who), candidate.feature("reactions"));
+            let is_more = suspect.times().is_none_or(|times| times >= MORE_TIMES);
+            if !is_more && reactions >= MOSTLY * candidate.feature("share") {
+                return format!(
+                    "{who} wrote objects that the control plane sent {} of the added load for",
+                    percent(reactions)
+                );
+            }
             let what = suspect.lines.first().map_or_else(|| "requests".to_owned(), request);
+            if let (false, Some(line)) = (is_more, suspect.lines.first()) {
+                return format!("{who} sent costlier requests: {what} {}", change(line.rps));
+            }
             let times = match suspect.times() {
                 Some(times) if times < 1000.0 => format!("{} times its baseline rate", significant(times)),
                 // Without another time nothing is known of before.
                 _ if words.episode.counted[1].is_empty() => format!("{}/s", significant(suspect.rps[1])),
                 _ => format!("{}/s (none before)", significant(suspect.rps[1])),
             };
-            format!("{} sent requests at {times}, mostly {what}", name(&suspect.who))
+            format!("{who} sent requests at {times}, mostly {what}")
         }
         "expensive-lists" => {
             let clients = counted(candidate.feature("callers") as u64, "client");
@@ -282,7 +297,7 @@ fn summary(words: Words<'_>, candidate: &Candidate) -> String {
             let what = if candidate.feature("unbound") > 0.0 { "bound no pods" } else { "sent no requests" };
             let who = named("a controller");
             let it = if who.contains(" and ") { "they" } else { "it" };
-            format!("{who} {what}: {it} had stopped, or could not connect")
+            format!("{who} {what} under its own name: {it} had stopped, could not connect, or had other credentials")
         }
         "memory" => format!("the cgroup of {} ran out of memory", named("an apiserver")),
         other => other.to_owned(),

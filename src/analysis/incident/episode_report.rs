@@ -3,8 +3,8 @@
 use super::episodes::finding;
 use crate::model::alert::EpisodeNews;
 use crate::model::episode::{Episode, Grade, State};
-use crate::model::report::{Report, Table, Value};
-use crate::model::time;
+use crate::model::report::{Report, Table, Value, Window};
+use crate::model::time::{self, Span};
 use crate::model::units::counted;
 
 const SCHEMA: &str = "plimsoll.guard.episodes/v1";
@@ -29,8 +29,8 @@ fn table(rows: Vec<Vec<Value>>) -> Table {
     Table { name: "episodes".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..Table::default() }
 }
 
-/// All episodes, in order of time; whether there was enough to judge, and what must be known of them.
-pub fn report(episodes: &[Episode], is_judged: bool, notes: Vec<String>) -> Report {
+/// All episodes in a window, in order of time; whether there was enough to judge, and what must be known of them.
+pub fn report(episodes: &[Episode], window: Option<Span>, is_judged: bool, notes: Vec<String>) -> Report {
     let of = |grade: Grade| episodes.iter().filter(|own| own.grade == grade).count() as u64;
     let ongoing = episodes.iter().filter(|own| own.state == State::Ongoing).count() as u64;
     let lead = match episodes.len() as u64 {
@@ -41,6 +41,7 @@ pub fn report(episodes: &[Episode], is_judged: bool, notes: Vec<String>) -> Repo
     let line = |own: &Episode| format!("{}  {}", time::second(own.from), own.headline);
     Report {
         schema: SCHEMA.to_owned(),
+        window: Window::of(window),
         lead: std::iter::once(lead).chain(episodes.iter().map(line)).collect(),
         totals: Grade::ALL
             .map(|grade| (grade.plural().to_owned(), Value::Count(of(grade))))

@@ -269,6 +269,23 @@ fn nothing(own: &Judgement) -> String {
     format!("latency, 429s and 5xx stayed near their baseline{but}")
 }
 
+/// No request of a control plane that is well takes so long, s (the objective for requests of one object).
+const SLOW_S: f64 = 1.0;
+
+/// What requests suffer in an episode, where nothing is known of another time.
+fn bare(own: &Judgement) -> String {
+    let Some((_, [_, within])) = own.profiles.first() else { return String::new() };
+    let Sums { requests, errors, throttled, .. } = within.tiles;
+    let part = |count: f64, what: &str| {
+        (count >= 0.01 * requests && count > 0.0)
+            .then(|| format!("{} of {} {what}", percent(count / requests), counted(requests as u64, "request")))
+    };
+    let slow = within.latency.quantile(0.99).filter(|own| *own >= SLOW_S);
+    let all = [part(errors, "failed (5xx)"), part(throttled, "were throttled (429)")].into_iter().flatten();
+    let all: Vec<String> = all.chain(slow.map(|own| format!("p99 {}", Form::Seconds.show(own)))).collect();
+    if all.is_empty() { String::new() } else { format!("{}; ", all.join(", ")) }
+}
+
 /// One sentence that says it all: grade, state, impact with its baseline, likely cause.
 fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     let lasted = duration(own.to - own.from);
@@ -285,7 +302,7 @@ fn headline(own: &Judgement, effects: &[Effect], causes: &[Cause]) -> String {
     let change = |effect: &Effect| format!("{} {} → {}", effect.words, effect.shown[0], effect.shown[1]);
     let impact: Vec<String> = effects.iter().take(NAMED).map(change).collect();
     let impact = match impact.as_slice() {
-        [] if !has_baseline(own) => "the record has no other time to compare it with".to_owned(),
+        [] if !has_baseline(own) => format!("{}the record has no other time to compare it with", bare(own)),
         [] if own.grade == Grade::Degraded => "hardly any impact on clients".to_owned(),
         [] => "requests, latency and errors changed by less than half".to_owned(),
         some => some.join(", "),

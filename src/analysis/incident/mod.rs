@@ -1,6 +1,7 @@
 //! What happened: whether there was an incident, when, who caused it, with which confidence (docs/commands/report.md).
 
 pub mod answers;
+pub mod calm;
 pub mod cards;
 pub mod causes;
 pub mod charts;

@@ -1,5 +1,6 @@
 //! What happened, in a few sentences.
 
+use super::calm::Outcomes;
 use crate::model::cause::Source;
 use crate::model::episode::{Episode, Grade};
 use crate::model::incident::{Entry, Verdict};
@@ -28,6 +29,8 @@ pub struct SummaryInput<'t> {
     pub span: Option<Span>,
     /// What can't be seen in the sources, if something important can't.
     pub blind: Option<&'t str>,
+    /// How requests ended.
+    pub outcomes: Outcomes,
     /// Findings of warning or worse, whether there was an incident or not.
     pub chronic: usize,
 }
@@ -37,8 +40,8 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
     let missing: Vec<&str> =
         Source::ALL.into_iter().filter(|source| !input.read.contains(source)).map(Source::words).collect();
     let without = (!missing.is_empty()).then(|| format!("Missing inputs: {}.", missing.join(", ")));
-    let chronic =
-        (input.chronic > 0).then(|| format!("Also: {}, listed below.", counted(input.chronic as u64, "finding")));
+    let chronic = (input.chronic > 0)
+        .then(|| format!("Also: {}; the gravest are listed below.", counted(input.chronic as u64, "finding")));
     let when =
         input.span.map_or_else(String::new, |(from, to)| format!(" {} to {} UTC", second(from), end_of((from, to))));
     let none = |why: &str| {
@@ -49,7 +52,7 @@ pub fn summary(input: &SummaryInput<'_>) -> Vec<String> {
         (Verdict::Quiet(why), _) => vec![none(why)],
         (Verdict::Surge(_), Some(own)) => {
             let mut lines = incident(input, own);
-            lines.push(none("hardly any request was slow for its kind, throttled (429) or failed (5xx)"));
+            lines.push(none(&input.outcomes.of_surge()));
             lines
         }
         (Verdict::Unknown(why), _) => vec![format!("UNKNOWN whether there was an incident: {why}.")],

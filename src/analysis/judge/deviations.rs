@@ -55,8 +55,11 @@ const MAX_AGE: Micros = MINUTE;
 const MAX_RECORD: Micros = HOUR;
 /// Of what is usually answered this part is missed.
 const MISSED: f64 = 0.5;
-/// In a record that lies within an impact as a whole this part of the requests takes long.
-const LONG_SHARE: f64 = 0.2;
+/// In a record that lies within an impact as a whole this part of the requests takes long, or fails.
+pub(super) const THROUGHOUT: f64 = 0.2;
+/// Where so many of them fail nothing is usual, however long they do; and so many of the writes.
+const MOST_FAIL: f64 = 0.5;
+pub(super) const WRITES_FAIL: f64 = 0.95;
 
 /// All deviations in a series.
 pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
@@ -100,6 +103,7 @@ pub fn deviations(series: &RequestSeries) -> Vec<Deviation> {
     }
     all.extend(stops::stops(series));
     all.extend(throughout(series));
+    all.extend(failing_throughout(series));
     all.extend(nodes::lost(series));
     let silences = controllers::silences(series);
     all.extend(controllers::silent(series, &silences));
@@ -129,7 +133,7 @@ fn throughout(series: &RequestSeries) -> Option<Deviation> {
     let (long, timed) = all.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.long, sum.1 + own.timed));
     let shares = all.iter().filter(|own| own.timed > 0.0).map(|own| own.long / own.timed).collect();
     let usual = quantile(shares, USUAL).unwrap_or(0.0);
-    (usual >= LONG_SHARE && long >= MIN_BAD && span.1 - span.0 <= MAX_RECORD).then(|| Deviation {
+    (usual >= THROUGHOUT && long >= MIN_BAD && span.1 - span.0 <= MAX_RECORD).then(|| Deviation {
         signal: Signal::SlowThroughout,
         source: series.source,
         span,
@@ -138,6 +142,39 @@ fn throughout(series: &RequestSeries) -> Option<Deviation> {
         baseline: 0.0,
         weight: long,
     })
+}
+
+/// A record in which requests fail as a whole: in three quarters of it a fifth of all requests, and a fifth of the
+/// reads, of the LISTs and of the writes, each as far as there are some, since one API that is missing, or one client,
+/// fails in one of these; or nearly all writes.
+fn failing_throughout(series: &RequestSeries) -> Vec<Deviation> {
+    let span = series.grid.span;
+    let found = |signal, tiles: &dyn Fn(&Tile) -> ClassImpact, least: f64| {
+        let all: Vec<ClassImpact> = series.tiles.iter().map(tiles).collect();
+        let (bad, sum) = all.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.errors, sum.1 + own.requests));
+        let shares = all.iter().filter(|own| own.requests > 0.0).map(|own| own.errors / own.requests).collect();
+        let usual = quantile(shares, USUAL).unwrap_or(0.0);
+        (usual >= least && bad >= MIN_BAD).then(|| Deviation {
+            signal,
+            source: series.source,
+            span,
+            slack: series.grid.tile,
+            level: bad / sum,
+            baseline: 0.0,
+            weight: bad,
+        })
+    };
+    let of_class = |class: usize| {
+        series
+            .tiles
+            .iter()
+            .fold((0.0, 0.0), |sum, tile| (sum.0 + tile.felt[class].errors, sum.1 + tile.felt[class].requests))
+    };
+    let is_everywhere = (0..3).map(of_class).filter(|own| own.1 >= MIN_BAD).all(|(bad, all)| bad >= THROUGHOUT * all);
+    let all = found(Signal::Errors, &Tile::all, THROUGHOUT).filter(|_| is_everywhere);
+    let all = all.filter(|own| own.level >= MOST_FAIL || span.1 - span.0 <= MAX_RECORD);
+    let writes = found(Signal::FailedWrites, &|tile| tile.felt[2], WRITES_FAIL);
+    all.into_iter().chain(writes).collect()
 }
 
 /// Intervals in which more requests are bad than are allowed.

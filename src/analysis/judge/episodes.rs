@@ -1,5 +1,6 @@
 //! From signals to episodes: what overlaps in time and belongs together is one, and the gravest signal grades it.
 
+use super::deviations::WRITES_FAIL;
 use super::excursions::runs;
 use super::holes;
 use super::series::RequestSeries;
@@ -36,8 +37,6 @@ const ALIKE: f64 = 4.0;
 const OPEN: Micros = 10 * SECOND;
 /// Requests of which so many fail are an outage.
 const OUTAGE_ERRORS: f64 = 0.5;
-/// Writes of which so many fail are one, too.
-const OUTAGE_WRITES: f64 = 0.95;
 /// The whole load, not only a part of it, has grown so many times in a surge.
 const SURGE_TIMES: f64 = 1.5;
 /// Without a controller for so long, users notice: the alert on its leader fires from there on, in µs.
@@ -394,7 +393,7 @@ fn grade(deviations: &[Deviation]) -> Grade {
         Signal::Silence | Signal::WritesStop => true,
         Signal::Errors => own.level >= OUTAGE_ERRORS && seconds(own) >= 10.0,
         // Hardly any write succeeds.
-        Signal::FailedWrites => own.level >= OUTAGE_WRITES && seconds(own) >= 10.0,
+        Signal::FailedWrites => own.level >= WRITES_FAIL && seconds(own) >= 10.0,
         _ => false,
     };
     let is_lost = |own: &Deviation| {

@@ -198,3 +198,31 @@ fn the_only_apiserver_was_away_since_its_last_page() {
     };
     assert_eq!((late(Some(20)), late(None)), (Some(0.0), Some(1.0)));
 }
+
+/// What fails in all of a record, or from its begin on for longer than a start takes, is no start, and not usual.
+#[test]
+fn what_fails_all_along_or_from_the_begin_on_is_an_outage() {
+    let fails = |share: f64, when: std::ops::Range<usize>, is_its: fn(usize) -> bool| {
+        judged(
+            &Made::new(60, |tile, (_, kind, _), own| {
+                let share = if when.contains(&tile) && is_its(kind) { share } else { 0.0 };
+                Cell { errors: share * own.count, ..own }
+            }),
+            None,
+        )
+    };
+    let (all, writes): (fn(usize) -> bool, fn(usize) -> bool) = (|_| true, |kind| kind >= 2);
+    for (share, is_its, grade) in [(1.0, all, Grade::Outage), (1.0, writes, Grade::Outage), (0.3, all, Grade::Incident)]
+    {
+        let found = fails(share, 0..60, is_its);
+        assert_eq!((found.len(), found[0].grade, tiles(&found[0])), (1, grade, (0, 60)), "{share}");
+    }
+    // One kind of request that always fails is somebody's own affair; and so is what fails rarely.
+    assert_eq!(fails(1.0, 0..60, |kind| kind == 1).len(), 0);
+    assert_eq!(fails(0.1, 0..60, all).len(), 0);
+    let found = fails(0.8, 0..6, all);
+    assert_eq!((found.len(), found[0].grade), (1, Grade::Outage));
+    assert!(tiles(&found[0]).1 <= 7, "{:?}", tiles(&found[0]));
+    // A start is not ready for some seconds.
+    assert_eq!(fails(0.8, 0..2, all).len(), 0);
+}

@@ -3,7 +3,7 @@
 use super::candidates::{Candidate, Case, Operation, View, candidates};
 use super::cascades;
 use super::common::{Common, common};
-use super::deviations::{MIN_TIMES, deviations};
+use super::deviations::{MIN_TIMES, THROUGHOUT, WRITES_FAIL, deviations};
 use super::episodes::{Draft, episodes, without_recurring, without_slower};
 use super::faults::Faults;
 use super::holes::{are_holes, is_tail, without_uncounted};
@@ -292,8 +292,8 @@ fn judged(
         };
         case.draft = draft;
         let grade = match draft.grade {
-            // What is found is graded by what was found; a window that is named, by what it is like.
-            Grade::Degraded | Grade::Surge | Grade::None if found.is_some() && is_felt(&case) => Grade::Incident,
+            // Whether somebody named it or not.
+            Grade::Degraded | Grade::Surge | Grade::None if is_felt(&case) => Grade::Incident,
             Grade::Surge | Grade::None if is_slower => Grade::Degraded,
             Grade::None if has_risen(&case) => Grade::Surge,
             grade => grade,
@@ -373,7 +373,7 @@ fn is_start_up(case: &Case<'_>) -> bool {
     let begin = view.series.grid.span.0;
     // What starts is neither slow for all of the record, nor without a scheduler for longer than a start takes.
     let is_none = |own: &Deviation| matches!(own.signal, Signal::SlowThroughout | Signal::ControllerSilent(_));
-    if case.draft.span.0 >= begin + EARLY || case.draft.deviations.iter().any(is_none) {
+    if case.draft.span.0 >= begin + EARLY || case.draft.deviations.iter().any(is_none) || has_failed(case) {
         return false;
     }
     // Of what was going on when the record began nobody knows how it began.
@@ -384,9 +384,32 @@ fn is_start_up(case: &Case<'_>) -> bool {
     // Apiservers that had been up for long do not start.
     let is_up = case.vitals.and_then(|own| own.up_since).is_some_and(|at| at < begin - STARTS);
     let is_calm = view.requests.source() == Source::Audit && within < CALM_WATCHES * before;
-    let is_short = !is_up && !is_calm && case.draft.span.1 <= begin + SHORT_SPAN_US;
     let all_start = view.requests.source() == Source::Audit && within >= START_UP_WATCHES * before.max(0.05);
+    let is_calm = is_calm || !all_start && is_long(case, view);
+    let is_short = !is_up && !is_calm && case.draft.span.1 <= begin + SHORT_SPAN_US;
     is_short || all_start && !goes_on_before(view, case.draft.span.0)
+}
+
+/// Whether requests fail for longer than what starts is not ready: a fifth of all, or nearly all writes.
+fn has_failed(case: &Case<'_>) -> bool {
+    let fails = |own: &Deviation| match own.signal {
+        Signal::Errors => own.level >= THROUGHOUT,
+        Signal::FailedWrites => own.level >= WRITES_FAIL,
+        _ => false,
+    };
+    case.draft.deviations.iter().any(|own| fails(own) && own.span.1 - own.span.0 >= EARLY)
+}
+
+/// Whether a fifth of the requests takes longer than one in a hundred does wherever all is well, for so long, while
+/// requests come as they do later: what starts asks for much.
+fn is_long(case: &Case<'_>, view: &View<'_>) -> bool {
+    let (grid, span) = (view.series.grid, case.draft.span);
+    let is_in = |at: &usize| grid.start(*at) < span.1 && grid.start(at + 1) > span.0;
+    let within = (0..view.series.tiles.len()).filter(is_in).map(|at| view.series.tiles[at].all());
+    let (long, timed) = within.fold((0.0, 0.0), |sum, own| (sum.0 + own.long, sum.1 + own.timed));
+    let [before, now] = view.rate(|profile| profile.tiles.requests);
+    let is_usual = !view.has_baseline() || now < MIN_TIMES * before;
+    is_usual && span.1 - span.0 >= EARLY && long >= MIN_BAD && long >= THROUGHOUT * timed
 }
 
 /// Whether requests came as usual from the begin of what was read up to a moment, for a while: then nothing started.

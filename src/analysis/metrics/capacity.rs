@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// Bytes of etcd's database, of what of it is in use, and of its quota: of several members the fullest. `None` where
 /// pages lack it.
 pub fn storage(facts: &Facts) -> [Option<f64>; 3] {
-    let largest = |metric| facts.largest_of(metric, |_| true);
+    // A negative size is none that anything has.
+    let largest = |metric| facts.largest_of(metric, |_| true).filter(|size| *size >= 0.0);
     let quotas = facts.of(Metric::EtcdQuota).iter().filter_map(|fact| fact.last);
     [
         largest(Metric::EtcdDbSize).or_else(|| largest(Metric::StorageSize)),

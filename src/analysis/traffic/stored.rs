@@ -159,8 +159,9 @@ pub fn breakdown(query: &Query, rollup: &Rollup) -> Result<Breakdown, Problem> {
     let held = rollup.timed();
     let is_held = held.is_some();
     let is_fine = tile <= 10;
-    let is_timed = is_held || is_fine && query.interval.is_none() && query.by.iter().all(|dim| is_timed(*dim));
-    let are_timed = is_held || is_fine && query.filters.iter().all(|filter| self::is_timed(filter.dim));
+    let are_timed = is_held || is_fine && query.filters.iter().all(|filter| is_timed(filter.dim));
+    let is_each = is_held || query.interval.is_none() && query.by.iter().all(|dim| is_timed(*dim));
+    let is_timed = are_timed && is_each;
     let mut all = Arrivals::default();
     if let Some(held) = held {
         for ArrivalCount { tile, second, key, count } in held {

@@ -155,7 +155,12 @@ pub(super) fn answer(question: &question::Clients, context: &mut Context<'_>) ->
     coverage.insert("list_sizes".to_owned(), json!(known.snapshot.as_ref().map(|sizes| &sizes.source)));
     coverage.insert("objects_of_unknown_size".to_owned(), json!(known.snapshot.as_ref().map(|sizes| sizes.unread)));
     coverage.insert("late_events".to_owned(), json!(rollup.late));
-    coverage.insert("open_requests".to_owned(), json!(rollup.open));
+    // Of a roll-up all are known at once, of some of its clients by their rows.
+    let open = match selection.filters.is_empty() {
+        true => rollup.open,
+        false => rollup.traffic().map(|row| row.open()).sum(),
+    };
+    coverage.insert("open_requests".to_owned(), json!(open));
     coverage.insert("folded_requests".to_owned(), json!(rollup.folded()));
     let total = outcome.total();
     let covered = total.first.zip(total.last);

@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<String>,
     /// The folder of the dataset; it is added to.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::parse_folder)]
     to: PathBuf,
     /// Build only these tables: audit, metrics, keyspace, quotas (default: of all that the sources hold).
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = table)]

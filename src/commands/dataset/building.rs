@@ -143,7 +143,7 @@ impl Building<'_> {
         // All events of files that were read together count for the first.
         for (place, (own, input)) in gained.into_iter().zip(outcome.inputs).enumerate() {
             let Gained { log, before, path, packed, end } = own;
-            let to = end.at();
+            let (to, packed) = (end.at().max(before.to), packed.filter(|_| !end.is_damaged()));
             let log_after = DatasetLog {
                 path: path.clone(),
                 cluster: cluster.clone(),
@@ -151,7 +151,8 @@ impl Building<'_> {
                 to,
                 packed,
                 events: before.events + if place == 0 { new } else { 0 },
-                skipped: before.skipped + input.skipped,
+                // What could not be unpacked yet is read when it can be.
+                skipped: before.skipped + input.skipped.saturating_sub(u64::from(end.is_damaged())),
                 latest: *latest,
             };
             // What was read of it, unpacked.

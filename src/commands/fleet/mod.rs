@@ -15,7 +15,9 @@ use crate::model::input::InputReport;
 use crate::model::question::{self, Fleet};
 use crate::model::report::Report;
 use crate::model::time::{Bounds, Micros};
+use crate::model::units::counted;
 pub(super) use sources::{NamedCluster, several};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Arguments of `plimsoll fleet`.
@@ -144,6 +146,15 @@ fn reported(named: &[NamedCluster], asked: &Bounded, context: &mut Context<'_>) 
     let problems: Vec<&str> = clusters.iter().map(|own| own.problem.as_str()).collect();
     if problems.iter().all(|problem| !problem.is_empty()) {
         return Err(Error::Input("none of the clusters could be read".to_owned()));
+    }
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    clusters.iter().for_each(|own| *times.entry(own.name.as_str()).or_default() += 1);
+    for (name, count) in times.into_iter().filter(|own| own.1 > 1) {
+        context.notice(format!(
+            "{} are called {name}, and are taken for as many clusters; if they are one, name it before each: \
+             {name}=SOURCE",
+            counted(count, "source")
+        ))?;
     }
     let (now, top) = (context.io.now, context.settings.asked_top());
     let input = FleetInput { clusters, inputs, now, horizon: asked.horizon, top, sort_by };

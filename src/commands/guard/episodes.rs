@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {
         context.lost(format!("{}: fewer than a minute of requests in this time to judge", args.sources.join(" ")))?;
     }
     judged.episodes.sort_by_key(|own| own.from);
-    context.print(&report(&judged.episodes, judged.is_judged, judged.notes), FailOn::Never)
+    context.print(&report(&judged.episodes, judged.window, judged.is_judged, judged.notes), FailOn::Never)
 }
 
 fn follow(args: &Args, context: &mut Context<'_>) -> Result<(), Error> {

@@ -31,7 +31,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
     /// The folder of the store; created if it is absent.
-    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE")]
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", value_parser = crate::cli::parse_folder)]
     store: PathBuf,
     /// Name for series that have none.
     #[arg(long, value_name = "NAME")]

@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// The folder of the store; created if it is absent.
-    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", required = true)]
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", required = true, value_parser = crate::cli::parse_folder)]
     store: Option<PathBuf>,
     /// Record once, and exit.
     #[arg(long, conflicts_with_all = ["every", "length"])]

@@ -134,7 +134,8 @@ fn made(question: &question::Report, context: &mut Context<'_>) -> Result<(Incid
     } else {
         incident
     };
-    let report = report::report(&incident);
+    let mut report = report::report(&incident);
+    report.findings_shown = context.settings.asked_top().or(report.findings_shown);
     view::fill(&mut incident, &report).map_err(Error::Usage)?;
     Ok((incident, report))
 }
@@ -279,6 +280,7 @@ fn incident(
         read: &load.read,
         span: load.span,
         blind: load.blind,
+        outcomes: load.outcomes,
         chronic,
     };
     let mut summary = summary::summary(&input);

@@ -228,7 +228,8 @@ fn write(asked: &ApiRequest, top: Option<usize>, context: &mut Context<'_>) -> R
         ApiRequest::Episodes(sources, bounds) => context.compose(json, |context| {
             let mut judged = episodes::episodes(sources, *bounds, context)?;
             judged.episodes.sort_by_key(|own| own.from);
-            context.print(&episode_report::report(&judged.episodes, judged.is_judged, judged.notes), FailOn::Never)?;
+            let report = episode_report::report(&judged.episodes, judged.window, judged.is_judged, judged.notes);
+            context.print(&report, FailOn::Never)?;
             Ok("application/json")
         }),
         ApiRequest::Question(question) => context.compose(json, |context| match commands::answer(question, context)? {

@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     /// Keep roll-ups and counters in this folder (default: a temporary one, removed at the end).
-    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE")]
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_STORE", value_parser = crate::cli::parse_folder)]
     store: Option<PathBuf>,
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9797")]

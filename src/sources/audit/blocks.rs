@@ -248,9 +248,8 @@ impl Open {
             let file = File::open(path)?;
             return Ok(Self::Ranges { file: Arc::new(file), size: source.size, next: 0 });
         }
-        let packed = source.packing != crate::sources::packing::Packing::None;
         let reader = source.reader()?;
-        Ok(Self::Sequence(Sequence::new(reader, packed)))
+        Ok(Self::Sequence(Sequence::new(reader, source.is_unpacked)))
     }
 }
 

@@ -12,7 +12,7 @@ use super::twice::{self, Seen};
 use crate::model::event::{Event, Stage, Stream, Timed};
 use crate::model::input::{Coverage, Dedupe, InputReport, Loss, LossKind, Reading};
 use crate::model::stray::{KeptDays, MAX_DURATION};
-use crate::model::time::{self, Micros, TimeParser};
+use crate::model::time::{self, Micros, Span, TimeParser};
 use crate::sources::found::LogStream;
 use crate::sources::watcher::Watcher;
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ pub struct Outcome {
     pub losses: Vec<Loss>,
     /// What the logs show, per stream.
     pub coverage: Vec<Coverage>,
+    /// The window that was used in place of the one asked for, where roll-ups are cut at whole tiles.
+    pub widened: Option<Span>,
 }
 
 impl Outcome {
@@ -437,7 +439,7 @@ impl Log {
         for input in &mut inputs {
             input.first_error = losses.iter().find(|l| l.path == input.path).map(Loss::to_string);
         }
-        Outcome { inputs, losses, coverage: self.coverage }
+        Outcome { inputs, losses, coverage: self.coverage, widened: None }
     }
 }
 

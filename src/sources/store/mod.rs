@@ -14,6 +14,7 @@ mod fold;
 pub mod import;
 pub mod key;
 pub mod log;
+pub mod marker;
 mod points;
 mod read;
 mod rollups;
@@ -22,6 +23,7 @@ mod table;
 
 pub use days::{DAYS, DaysFile, Row};
 pub use fold::{Folded, HEAD, TAIL, fold_day};
+pub use marker::{MARKER, VERSION};
 pub use points::POINTS;
 pub use read::{Ask, EachPoints, Rows, by_series};
 pub use rollups::{Parts, ROLLUPS};
@@ -35,10 +37,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-/// The file that makes a folder a store.
-pub const MARKER: &str = "plimsoll-store.json";
-/// What stands in it.
-pub const VERSION: &str = "{\"plimsoll_store\":1}\n";
 /// The file that readers lock shared, and whoever seals or compacts exclusively.
 pub const LOCK: &str = "lock";
 

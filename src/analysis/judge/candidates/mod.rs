@@ -153,12 +153,12 @@ impl View<'_> {
         self.requests.source()
     }
 
-    fn rate(&self, of: impl Fn(&Profile) -> f64) -> [f64; 2] {
+    pub(super) fn rate(&self, of: impl Fn(&Profile) -> f64) -> [f64; 2] {
         [&self.before, &self.within].map(|profile| of(profile) / profile.seconds.max(1.0))
     }
 
     /// Whether there is a time that the episode is compared with.
-    fn has_baseline(&self) -> bool {
+    pub(super) fn has_baseline(&self) -> bool {
         self.before.seconds > 0.0
     }
 

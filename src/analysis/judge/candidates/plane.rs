@@ -311,7 +311,9 @@ pub(super) fn imbalance(case: &Case<'_>) -> Option<Candidate> {
         let all: f64 = profile.instances.iter().sum();
         profile.instances.iter().map(|own| own / all.max(1.0)).collect::<Vec<f64>>()
     };
-    let (was, now) = (share(&view.before), share(&view.within));
+    let now = share(&view.within);
+    // Where there is no other time, an even load is all that there is to compare with.
+    let was = if view.has_baseline() { share(&view.before) } else { vec![1.0 / now.len() as f64; now.len()] };
     let (place, more) =
         now.iter().zip(&was).map(|(now, was)| now - was).enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let mut candidate = Candidate::new("imbalance");
