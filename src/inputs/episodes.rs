@@ -77,12 +77,13 @@ fn episodes_of_one(sources: &[String], within: Bounds, context: &mut Context<'_>
     load.rollups = load.rolled(context)?;
     // Memory within the bounds; the load for charts is not asked for.
     load.course(None);
+    let logs = load.rollups.iter().filter_map(|rollup| rollup.span);
+    let window = logs.fold(load.span, |all, own| together(all, Some(own)));
     let mut episodes = load.judge(None, &Answers::default(), &sources.join(" "));
     let heaviest = load.heaviest.map(|place| episodes.remove(place));
     episodes.sort_by_key(|own| own.grade);
-    let logs = load.rollups.iter().filter_map(|rollup| rollup.span);
     Ok(JudgedEpisodes {
-        window: logs.fold(load.span, |all, own| together(all, Some(own))),
+        window,
         episodes: heaviest.into_iter().chain(episodes).collect(),
         is_judged: !load.is_short,
         notes: load.several_clusters().into_iter().collect(),
