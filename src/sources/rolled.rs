@@ -111,25 +111,36 @@ fn without_copies(found: &mut Discovery, all: &mut Vec<(&Source, Rolled)>) {
 /// Reports roll-ups that hold the same apiserver's requests of one time, which would count twice. What a store holds
 /// has each line once.
 fn report_overlaps(found: &mut Discovery, all: &[(&Source, Rolled)]) {
-    let streams = |own: &Rolled| -> Vec<(String, String, Span)> {
-        let of = |own: &StoredStream| Some((own.cluster.clone(), own.instance.clone(), own.first.zip(own.last)?));
-        own.manifest.streams.iter().filter_map(of).filter(|own| !own.1.is_empty()).collect()
-    };
-    let all: Vec<(&Rolled, Vec<(String, String, Span)>)> =
-        all.iter().filter(|own| own.1.manifest.files.is_empty()).map(|(_, own)| (own, streams(own))).collect();
-    for (place, (own, streams)) in all.iter().enumerate() {
-        let of = |other: &&(&Rolled, Vec<(String, String, Span)>)| {
-            let pairs = streams.iter().flat_map(|one| other.1.iter().map(move |two| (one, two)));
-            pairs
-                .filter(|(one, two)| one.0 == two.0 && one.1 == two.1)
-                .any(|(one, two)| one.2.1.min(two.2.1) - one.2.0.max(two.2.0) >= OVERLAP)
+    let mut before: Vec<(&Rolled, Vec<NamedSpan>)> = Vec::new();
+    for (_, own) in all.iter().filter(|own| own.1.manifest.files.is_empty()) {
+        let streams = named_spans(&own.manifest);
+        let is_same = |other: &NamedSpan| {
+            let is_its = |own: &NamedSpan| {
+                let shared = own.span.1.min(other.span.1) - own.span.0.max(other.span.0);
+                own.cluster == other.cluster && own.instance == other.instance && shared >= OVERLAP
+            };
+            streams.iter().any(is_its)
         };
-        if let Some((other, _)) = all[..place].iter().find(of) {
+        if let Some((other, _)) = before.iter().find(|(_, its)| its.iter().any(is_same)) {
             let what = format!("holds a time of the same apiserver that {} holds, too", shown(&other.folder));
             let hint = "its requests count twice: roll up the logs of both together, or name only one";
             found.errors.push(SourceError::Stored(Problem::unanswered(what).hint(hint).at(shown(&own.folder))));
         }
+        before.push((own, streams));
     }
+}
+
+/// From when until when a roll-up holds the requests of an apiserver that has a name.
+struct NamedSpan<'m> {
+    cluster: &'m str,
+    instance: &'m str,
+    span: Span,
+}
+
+fn named_spans(manifest: &Manifest) -> Vec<NamedSpan<'_>> {
+    let of = |own: &'_ StoredStream| own.first.zip(own.last).filter(|_| !own.instance.is_empty());
+    let named = manifest.streams.iter().filter_map(|own| Some((own, of(own)?)));
+    named.map(|(own, span)| NamedSpan { cluster: &own.cluster, instance: &own.instance, span }).collect()
 }
 
 /// A log that is there itself: from when until when, as far as that can be looked at.

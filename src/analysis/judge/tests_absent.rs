@@ -211,7 +211,8 @@ fn what_fails_all_along_or_from_the_begin_on_is_an_outage() {
             None,
         )
     };
-    let (all, writes): (fn(usize) -> bool, fn(usize) -> bool) = (|_| true, |kind| kind >= 2);
+    let all: fn(usize) -> bool = |_| true;
+    let writes: fn(usize) -> bool = |kind| kind >= 2;
     for (share, is_its, grade) in [(1.0, all, Grade::Outage), (1.0, writes, Grade::Outage), (0.3, all, Grade::Incident)]
     {
         let found = fails(share, 0..60, is_its);
