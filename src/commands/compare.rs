@@ -194,7 +194,7 @@ fn windows(args: &Args, context: &Context<'_>) -> Result<[Bounds; 2], Error> {
     let ends = |source: &String| -> Option<Span> {
         let found = find::find(std::slice::from_ref(source), Wanted::Both, now);
         let pages = found.pages.iter().flat_map(|folder| &folder.pages).map(|page| page.at).max();
-        let stored = found.rolled_from.zip(found.rolled_to);
+        let stored = found.rolled_span();
         let end = settle::rough_ends(&found.streams).or(stored).map(|(_, last)| last).max(pages);
         let begin = find::begin(&found).into_iter().chain(stored.map(|(first, _)| first)).min();
         begin.map(|begin| (begin, end.unwrap_or(begin)))

@@ -134,7 +134,7 @@ pub(super) fn answer(question: &question::Traffic, context: &mut Context<'_>) ->
     };
     if question.series {
         query.interval = Some(question.interval.unwrap_or_else(|| {
-            let stored = || found.rolled_from.zip(found.rolled_to).map(|(first, last)| last - first);
+            let stored = || found.rolled_span().map(|(first, last)| last - first);
             let length = settle::length(&found.streams)
                 .or_else(stored)
                 .filter(|length| *length > 0)

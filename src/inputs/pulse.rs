@@ -33,8 +33,7 @@ pub(crate) fn pulse_of_logs(
 /// together, with logs beside them. Each tile is a multiple of all shorter ones.
 pub(crate) fn in_tiles(found: &Discovery, length: Micros) -> Micros {
     let Some(own) = found.streams.iter().filter_map(|own| own.rolled).max() else { return length };
-    let rolled = found.rolled_from.zip(found.rolled_to);
-    let span = together(rolled, settle::rough_ends(&found.streams));
+    let span = together(found.rolled_span(), settle::rough_ends(&found.streams));
     let joined = span.map_or(1, |(from, to)| tile_for(to - from) * SECOND);
     let tile = own.max(joined);
     (length.max(1) + tile - 1) / tile * tile

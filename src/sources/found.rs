@@ -6,7 +6,7 @@ use super::pages::PageFolder;
 use crate::model::bundle::Bundle;
 use crate::model::event::Stream;
 use crate::model::stray::KeptDays;
-use crate::model::time::Micros;
+use crate::model::time::{Micros, Span};
 use crate::sources::wanted::Wanted;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -72,6 +72,11 @@ pub struct Discovery {
 }
 
 impl Discovery {
+    /// From when until when the stored roll-ups among them are.
+    pub fn rolled_span(&self) -> Option<Span> {
+        self.rolled_from.zip(self.rolled_to)
+    }
+
     /// What is there and can't be read, and what was named and is not there.
     pub fn losses(&self) -> impl Iterator<Item = &SourceError> {
         let is_loss = |error: &&SourceError| error.is_loss() || matches!(error, SourceError::NoMatch(_));

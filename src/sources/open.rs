@@ -182,8 +182,8 @@ pub struct Source {
     pub size: u64,
     /// How it is packed.
     pub packing: Packing,
-    /// Whether it is what something packed holds, of which nobody goes on writing the last line.
-    pub(super) is_unpacked: bool,
+    /// Whether it is packed, or a piece of what is: nobody goes on writing its last line.
+    pub(super) was_packed: bool,
     /// What it holds.
     pub content: Content,
     /// The first event's time, if one was seen in the head.
@@ -365,7 +365,7 @@ fn look_into(place: &Place) -> Result<Source, SourceError> {
         place: place.clone(),
         size,
         packing,
-        is_unpacked: packing != Packing::None,
+        was_packed: packing != Packing::None,
         content,
         first,
         ids,
@@ -432,7 +432,7 @@ impl Source {
             place,
             size: 0,
             packing,
-            is_unpacked: packing != Packing::None,
+            was_packed: packing != Packing::None,
             content,
             first: None,
             ids: Vec::new(),
@@ -455,8 +455,8 @@ impl Source {
         let place = if let Place::File(path) = &self.place { Place::Once(path.clone()) } else { self.place.clone() };
         let Self { path, ids, .. } = self;
         let (path, ids) = (path.clone(), ids.clone());
-        let is_unpacked = self.packing != Packing::None;
-        Self { path, place, ids, packing: Packing::None, is_unpacked, part: None, head, rest: Some(rest), ..*self }
+        let was_packed = self.packing != Packing::None;
+        Self { path, place, ids, packing: Packing::None, was_packed, part: None, head, rest: Some(rest), ..*self }
     }
 
     /// Whether something of what can be read once is left.

@@ -8,7 +8,7 @@ use crate::model::rollup::{
     kind,
 };
 use crate::model::stray::KeptDays;
-use crate::model::time::{self, MINUTE, Micros, SECOND, Span};
+use crate::model::time::{self, MINUTE, Micros, SECOND};
 use crate::sources::archive_names::shown;
 use crate::sources::found::{Discovery, LogStream};
 use crate::sources::open::{Place, Source, SourceError};
@@ -84,7 +84,7 @@ fn report_other_versions(found: &mut Discovery, sources: &[Source]) {
         _ => None,
     };
     for store in sources.iter().filter_map(store).collect::<BTreeSet<PathBuf>>() {
-        if let Some(marker) = other_version(&store) {
+        if let Ok(Some(marker)) = other_version(&store) {
             let what = format!("the store was made by another version of plimsoll ({marker})");
             let problem = Problem::new(ProblemKind::Version, what).hint("use that one").at(shown(&store));
             found.errors.push(SourceError::Stored(problem));
@@ -111,36 +111,25 @@ fn without_copies(found: &mut Discovery, all: &mut Vec<(&Source, Rolled)>) {
 /// Reports roll-ups that hold the same apiserver's requests of one time, which would count twice. What a store holds
 /// has each line once.
 fn report_overlaps(found: &mut Discovery, all: &[(&Source, Rolled)]) {
-    let mut before: Vec<(&Rolled, Vec<NamedSpan>)> = Vec::new();
-    for (_, own) in all.iter().filter(|own| own.1.manifest.files.is_empty()) {
-        let streams = named_spans(&own.manifest);
-        let is_same = |other: &NamedSpan| {
-            let is_its = |own: &NamedSpan| {
-                let shared = own.span.1.min(other.span.1) - own.span.0.max(other.span.0);
-                own.cluster == other.cluster && own.instance == other.instance && shared >= OVERLAP
-            };
-            streams.iter().any(is_its)
-        };
-        if let Some((other, _)) = before.iter().find(|(_, its)| its.iter().any(is_same)) {
+    let all: Vec<&Rolled> = all.iter().map(|(_, own)| own).filter(|own| own.manifest.files.is_empty()).collect();
+    for (place, own) in all.iter().enumerate() {
+        if let Some(other) = all[..place].iter().find(|other| share_time(&own.manifest, &other.manifest)) {
             let what = format!("holds a time of the same apiserver that {} holds, too", shown(&other.folder));
             let hint = "its requests count twice: roll up the logs of both together, or name only one";
             found.errors.push(SourceError::Stored(Problem::unanswered(what).hint(hint).at(shown(&own.folder))));
         }
-        before.push((own, streams));
     }
 }
 
-/// From when until when a roll-up holds the requests of an apiserver that has a name.
-struct NamedSpan<'m> {
-    cluster: &'m str,
-    instance: &'m str,
-    span: Span,
-}
-
-fn named_spans(manifest: &Manifest) -> Vec<NamedSpan<'_>> {
-    let of = |own: &'_ StoredStream| own.first.zip(own.last).filter(|_| !own.instance.is_empty());
-    let named = manifest.streams.iter().filter_map(|own| Some((own, of(own)?)));
-    named.map(|(own, span)| NamedSpan { cluster: &own.cluster, instance: &own.instance, span }).collect()
+/// Whether both hold a time of one apiserver; of those without a name nobody knows.
+fn share_time(one: &Manifest, other: &Manifest) -> bool {
+    let is_same = |a: &StoredStream, b: &StoredStream| {
+        let spans = a.first.zip(a.last).zip(b.first.zip(b.last));
+        let shared = spans.map(|(a, b)| a.1.min(b.1) - a.0.max(b.0));
+        a.cluster == b.cluster && a.instance == b.instance && shared.is_some_and(|shared| shared >= OVERLAP)
+    };
+    let mut named = one.streams.iter().filter(|own| !own.instance.is_empty());
+    named.any(|own| other.streams.iter().any(|other| is_same(own, other)))
 }
 
 /// A log that is there itself: from when until when, as far as that can be looked at.

@@ -241,9 +241,9 @@ fn nothing_is_written_into_a_folder_that_is_called_as_a_url() {
     assert!(left.iter().all(|name| !name.to_string_lossy().contains(':')), "{left:?}");
 }
 
-/// A store of a later plimsoll is refused by whoever reads it, not only by who adds to it.
+/// That a store is a later plimsoll's is reported by whoever reads it, and not only by who adds to it.
 #[test]
-fn a_store_of_another_version_is_refused_by_who_reads_it() {
+fn a_store_of_another_version_is_reported_by_who_reads_it() {
     let home = folder();
     let store = home.path().join("store").to_str().unwrap().to_owned();
     plimsoll(&["record", &sample("quiet"), "--store", &store, "--once", "--keep-rollups", "10s=20000d"]).exits(0);

@@ -3,8 +3,8 @@
 use crate::analysis::judge::RequestSeries;
 use crate::model::units::counted;
 
-/// Of so many requests one may fail or be throttled without a word.
-const HARDLY_ANY: f64 = 0.01;
+/// From this part of all requests on those that fail, or are throttled, are noted.
+pub(super) const NOTED_SHARE: f64 = 0.01;
 
 /// How the requests of a record ended.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,9 +27,9 @@ impl Outcomes {
     }
 
     /// Those that did not end well, where there are more than hardly any: they do so as often at any time.
-    pub fn bad(&self) -> Option<String> {
+    fn bad(&self) -> Option<String> {
         let all = [(self.errors, "failed (5xx)"), (self.throttled, "were throttled (429)")];
-        let shown = all.into_iter().filter(|(count, _)| *count >= HARDLY_ANY * self.requests.max(1.0));
+        let shown = all.into_iter().filter(|(count, _)| *count >= NOTED_SHARE * self.requests.max(1.0));
         let shown: Vec<String> =
             shown.map(|(count, what)| format!("{} {what}", counted(count as u64, "request"))).collect();
         let of = counted(self.requests as u64, "request");

@@ -1,5 +1,6 @@
 //! Episodes in words: what they did to requests, what may have caused them, and a headline that can be read aloud.
 
+use super::calm::NOTED_SHARE;
 use super::causes::{Words, causes};
 use crate::analysis::failure::Fault;
 use crate::analysis::judge::Episode as Judgement;
@@ -277,7 +278,7 @@ fn bare(own: &Judgement) -> String {
     let Some((_, [_, within])) = own.profiles.first() else { return String::new() };
     let Sums { requests, errors, throttled, .. } = within.tiles;
     let part = |count: f64, what: &str| {
-        (count >= 0.01 * requests && count > 0.0)
+        (count >= NOTED_SHARE * requests && count > 0.0)
             .then(|| format!("{} of {} {what}", percent(count / requests), counted(requests as u64, "request")))
     };
     let slow = within.latency.quantile(0.99).filter(|own| *own >= SLOW_S);

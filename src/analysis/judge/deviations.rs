@@ -57,8 +57,8 @@ const MAX_RECORD: Micros = HOUR;
 const MISSED: f64 = 0.5;
 /// In a record that lies within an impact as a whole this part of the requests takes long, or fails.
 pub(super) const THROUGHOUT: f64 = 0.2;
-/// Where so many of them fail nothing is usual, however long they do; and so many of the writes.
-const MOST_FAIL: f64 = 0.5;
+/// Where so many of them fail, however long they do, it is an outage; and so many of the writes.
+pub(super) const MOST_FAIL: f64 = 0.5;
 pub(super) const WRITES_FAIL: f64 = 0.95;
 
 /// All deviations in a series.
@@ -128,53 +128,54 @@ fn are_missed(series: &RequestSeries, tiles: &Range<usize>, of: fn(&Tile) -> &Re
 /// all requests take longer than 99 in 100 do wherever a control plane is well. What lasts for longer than a record of
 /// an incident does is a habit.
 fn throughout(series: &RequestSeries) -> Option<Deviation> {
-    let span = series.grid.span;
-    let all: Vec<ClassImpact> = series.tiles.iter().map(Tile::all).collect();
-    let (long, timed) = all.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.long, sum.1 + own.timed));
-    let shares = all.iter().filter(|own| own.timed > 0.0).map(|own| own.long / own.timed).collect();
-    let usual = quantile(shares, USUAL).unwrap_or(0.0);
-    (usual >= THROUGHOUT && long >= MIN_BAD && span.1 - span.0 <= MAX_RECORD).then(|| Deviation {
-        signal: Signal::SlowThroughout,
-        source: series.source,
-        span,
-        slack: series.grid.tile,
-        level: long / timed,
-        baseline: 0.0,
-        weight: long,
-    })
+    let long = all_along(series, Signal::SlowThroughout, THROUGHOUT, |tile| {
+        let all = tile.all();
+        (all.long, all.timed)
+    });
+    long.filter(|_| !is_habit(series))
 }
 
 /// A record in which requests fail as a whole: in three quarters of it a fifth of all requests, and a fifth of the
 /// reads, of the LISTs and of the writes, each as far as there are some, since one API that is missing, or one client,
 /// fails in one of these; or nearly all writes.
 fn failing_throughout(series: &RequestSeries) -> Vec<Deviation> {
-    let span = series.grid.span;
-    let found = |signal, tiles: &dyn Fn(&Tile) -> ClassImpact, least: f64| {
-        let all: Vec<ClassImpact> = series.tiles.iter().map(tiles).collect();
-        let (bad, sum) = all.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.errors, sum.1 + own.requests));
-        let shares = all.iter().filter(|own| own.requests > 0.0).map(|own| own.errors / own.requests).collect();
-        let usual = quantile(shares, USUAL).unwrap_or(0.0);
-        (usual >= least && bad >= MIN_BAD).then(|| Deviation {
-            signal,
-            source: series.source,
-            span,
-            slack: series.grid.tile,
-            level: bad / sum,
-            baseline: 0.0,
-            weight: bad,
-        })
-    };
-    let of_class = |class: usize| {
-        series
-            .tiles
-            .iter()
-            .fold((0.0, 0.0), |sum, tile| (sum.0 + tile.felt[class].errors, sum.1 + tile.felt[class].requests))
-    };
-    let is_everywhere = (0..3).map(of_class).filter(|own| own.1 >= MIN_BAD).all(|(bad, all)| bad >= THROUGHOUT * all);
-    let all = found(Signal::Errors, &Tile::all, THROUGHOUT).filter(|_| is_everywhere);
-    let all = all.filter(|own| own.level >= MOST_FAIL || span.1 - span.0 <= MAX_RECORD);
-    let writes = found(Signal::FailedWrites, &|tile| tile.felt[2], WRITES_FAIL);
+    let of_class = |class: usize| move |tile: &Tile| (tile.felt[class].errors, tile.felt[class].requests);
+    let sum = |class: usize| series.tiles.iter().map(of_class(class)).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let is_everywhere = (0..3).map(sum).filter(|own| own.1 >= MIN_BAD).all(|(bad, all)| bad >= THROUGHOUT * all);
+    let all = all_along(series, Signal::Errors, THROUGHOUT, |tile| {
+        let all = tile.all();
+        (all.errors, all.requests)
+    });
+    let all = all.filter(|own| is_everywhere && (own.level >= MOST_FAIL || !is_habit(series)));
+    let writes = all_along(series, Signal::FailedWrites, WRITES_FAIL, of_class(2));
     all.into_iter().chain(writes).collect()
+}
+
+/// Whether a record is longer than that of an incident.
+fn is_habit(series: &RequestSeries) -> bool {
+    series.grid.span.1 - series.grid.span.0 > MAX_RECORD
+}
+
+/// A record in three quarters of which this part of what `of` gives (how many are bad, of how many) is bad.
+fn all_along(
+    series: &RequestSeries,
+    signal: Signal,
+    least: f64,
+    of: impl Fn(&Tile) -> (f64, f64),
+) -> Option<Deviation> {
+    let counts: Vec<(f64, f64)> = series.tiles.iter().map(of).collect();
+    let (bad, all) = counts.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+    let shares = counts.iter().filter(|own| own.1 > 0.0).map(|own| own.0 / own.1).collect();
+    let usual = quantile(shares, USUAL).unwrap_or(0.0);
+    (usual >= least && bad >= MIN_BAD).then(|| Deviation {
+        signal,
+        source: series.source,
+        span: series.grid.span,
+        slack: series.grid.tile,
+        level: bad / all,
+        baseline: 0.0,
+        weight: bad,
+    })
 }
 
 /// Intervals in which more requests are bad than are allowed.

@@ -1,6 +1,6 @@
 //! From signals to episodes: what overlaps in time and belongs together is one, and the gravest signal grades it.
 
-use super::deviations::WRITES_FAIL;
+use super::deviations::{MOST_FAIL, WRITES_FAIL};
 use super::excursions::runs;
 use super::holes;
 use super::series::RequestSeries;
@@ -35,8 +35,6 @@ const FAILING: f64 = 0.1;
 const ALIKE: f64 = 4.0;
 /// What ends so soon before the data does goes on, in µs.
 const OPEN: Micros = 10 * SECOND;
-/// Requests of which so many fail are an outage.
-const OUTAGE_ERRORS: f64 = 0.5;
 /// The whole load, not only a part of it, has grown so many times in a surge.
 const SURGE_TIMES: f64 = 1.5;
 /// Without a controller for so long, users notice: the alert on its leader fires from there on, in µs.
@@ -391,7 +389,7 @@ fn grade(deviations: &[Deviation]) -> Grade {
     let seconds = |own: &Deviation| (own.span.1 - own.span.0) as f64 / SECOND as f64;
     let is_outage = |own: &Deviation| match own.signal {
         Signal::Silence | Signal::WritesStop => true,
-        Signal::Errors => own.level >= OUTAGE_ERRORS && seconds(own) >= 10.0,
+        Signal::Errors => own.level >= MOST_FAIL && seconds(own) >= 10.0,
         // Hardly any write succeeds.
         Signal::FailedWrites => own.level >= WRITES_FAIL && seconds(own) >= 10.0,
         _ => false,

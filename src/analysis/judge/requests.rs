@@ -99,6 +99,11 @@ impl Grid {
         }
     }
 
+    /// Whether an interval and a time have a part in common.
+    pub fn meets(self, at: usize, span: Span) -> bool {
+        self.start(at) < span.1 && self.start(at + 1) > span.0
+    }
+
     /// The interval of a moment; `None` outside of what is covered.
     pub fn place(self, at: Micros) -> Option<usize> {
         let place = usize::try_from(self.number(at) - self.first()).ok()?;

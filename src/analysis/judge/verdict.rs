@@ -190,8 +190,7 @@ fn judge_series(input: &Input<'_>, series: &[RequestSeries]) -> (Vec<Episode>, u
     let of_store = |span: Span| -> f64 {
         let of = |own: &&dyn Requests| {
             let grid = own.grid();
-            let is_in = |tile: usize| grid.start(tile) < span.1 && grid.start(tile + 1) > span.0;
-            let its = own.faults().iter().filter(|fault| fault.fault.is_store() && is_in(fault.tile));
+            let its = own.faults().iter().filter(|fault| fault.fault.is_store() && grid.meets(fault.tile, span));
             its.map(|fault| fault.count).sum::<f64>()
         };
         input.requests.iter().map(of).sum()
@@ -220,8 +219,7 @@ fn is_contradicted(own: &Deviation, all: &[Deviation], series: &[RequestSeries])
     // As far as the log holds these requests, and what they took.
     let counted = |series: &RequestSeries, of: fn(&ClassImpact) -> f64| {
         let grid = series.grid;
-        let is_in = |at: &usize| grid.start(*at) < own.span.1 && grid.start(at + 1) > own.span.0;
-        let within: Vec<usize> = (0..series.tiles.len()).filter(is_in).collect();
+        let within: Vec<usize> = (0..series.tiles.len()).filter(|at| grid.meets(*at, own.span)).collect();
         let seconds: f64 = within.iter().map(|at| grid.seconds(*at)).sum();
         within.iter().map(|at| of(&series.tiles[*at].all())).sum::<f64>() / seconds.max(1.0)
     };
@@ -404,8 +402,7 @@ fn has_failed(case: &Case<'_>) -> bool {
 /// requests come as they do later: what starts asks for much.
 fn is_long(case: &Case<'_>, view: &View<'_>) -> bool {
     let (grid, span) = (view.series.grid, case.draft.span);
-    let is_in = |at: &usize| grid.start(*at) < span.1 && grid.start(at + 1) > span.0;
-    let within = (0..view.series.tiles.len()).filter(is_in).map(|at| view.series.tiles[at].all());
+    let within = view.series.tiles.iter().enumerate().filter(|(at, _)| grid.meets(*at, span)).map(|own| own.1.all());
     let (long, timed) = within.fold((0.0, 0.0), |sum, own| (sum.0 + own.long, sum.1 + own.timed));
     let [before, now] = view.rate(|profile| profile.tiles.requests);
     let is_usual = !view.has_baseline() || now < MIN_TIMES * before;

@@ -249,7 +249,7 @@ impl Open {
             return Ok(Self::Ranges { file: Arc::new(file), size: source.size, next: 0 });
         }
         let reader = source.reader()?;
-        Ok(Self::Sequence(Sequence::new(reader, source.is_unpacked)))
+        Ok(Self::Sequence(Sequence::new(reader, source.was_packed)))
     }
 }
 

@@ -152,14 +152,13 @@ impl Store {
 
     /// Opens a store.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let marker = folder.join(MARKER);
-        match std::fs::read_to_string(&marker) {
-            Ok(text) if text.trim() == VERSION.trim() => Ok(Self { folder: folder.to_owned() }),
-            Ok(text) => Err(StoreError::Version(folder.display().to_string(), text.trim().chars().take(80).collect())),
+        match marker::other_version(folder) {
+            Ok(None) => Ok(Self { folder: folder.to_owned() }),
+            Ok(Some(marker)) => Err(StoreError::Version(folder.display().to_string(), marker)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(StoreError::NoStore(folder.display().to_string()))
             }
-            Err(error) => Err(StoreError::io(&marker)(error)),
+            Err(error) => Err(StoreError::io(&folder.join(MARKER))(error)),
         }
     }
 
